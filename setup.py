@@ -1,0 +1,43 @@
+"""Packaging: `pip install .` installs the import name `framework` and nothing else."""
+
+import pathlib
+
+import setuptools
+
+EXAMPLES = ['scikit-learn>=1.5']
+TEST = ['pytest>=8', 'setuptools>=77', *EXAMPLES]
+
+setuptools.setup(
+    name='estimator-framework',
+    version='0.1.0',
+    description='Estimator-style experiments in one graph and one monitored session, configured by gin.',
+    long_description=(pathlib.Path(__file__).parent / 'README.md').read_text(encoding='utf-8'),
+    long_description_content_type='text/markdown',
+    license='Apache-2.0',
+    python_requires='>=3.11,<3.14',
+    packages=setuptools.find_packages(include=['framework', 'framework.*']),
+    package_data={'framework': ['py.typed']},
+    install_requires=[
+        'absl-py>=2,<3',
+        'filelock>=3.12',
+        'gin-config>=0.5,<0.6',
+        'numpy>=1.26',
+        'rich>=13,<16',
+        'tensorboard>=2.20,<2.22',
+        'tensorflow>=2.21,<2.22',
+        'tf-keras>=2.21,<2.22',
+    ],
+    extras_require={
+        'gpu': ['tensorflow[and-cuda]>=2.21,<2.22'],
+        'examples': EXAMPLES,
+        'test': TEST,
+        'dev': [*TEST, 'import-linter>=2', 'mypy>=1.11', 'pre-commit>=3', 'ruff>=0.6'],
+    },
+    classifiers=[
+        'Intended Audience :: Science/Research',
+        'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.13',
+        'Typing :: Typed',
+    ],
+)
