@@ -1,0 +1,171 @@
+"""How a run goes: `RunConfig` (the fields that `tf.estimator.RunConfig` had, as far as they apply) and `EvalSet`."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gin
+from tensorflow.compat import v1
+
+from framework import errors
+from framework.run_dir import UNNAMED_SET
+
+InputFn = Callable[..., Any]
+
+_DEFAULT_CHECKPOINT_SECS = 600
+
+
+class _Unset:
+    """Tells a cadence that nobody set from one that was switched off by None."""
+
+    def __repr__(self) -> str:
+        return 'unset'
+
+
+_UNSET: Any = _Unset()
+
+
+def positive(name: str, value: Any, *, what: str = 'a positive integer, or None') -> None:
+    """Raises a `ConfigurationError` unless `value` is None or an integer above 0."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise errors.ConfigurationError(f'`{name}` [{value!r}] must be {what}.')
+
+
+def hooks_tuple(name: str, hooks: Sequence[Any] | None) -> tuple[Any, ...]:
+    """Returns the hooks as a tuple; raises a `ConfigurationTypeError` for anything that is no SessionRunHook."""
+    if isinstance(hooks, v1.train.SessionRunHook):
+        raise errors.ConfigurationTypeError(f'`{name}` must be a list of hooks: write [{type(hooks).__name__}(...)].')
+    found = tuple(hooks or ())
+    for hook in found:
+        if not isinstance(hook, v1.train.SessionRunHook):
+            raise errors.ConfigurationTypeError(f'`{name}` [{hook!r}]: all hooks must be SessionRunHook instances.')
+    return found
+
+
+@gin.configurable(module='framework')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalSet:
+    """One evaluation set: a pass over it is made in the same session, every so many training steps.
+
+    Attributes:
+        input_fn: Returns its Dataset of `(features, labels)`; asks for `mode`, `params`, `config` by name.
+        name: Its name in metrics (`valid/accuracy`) and directories (`eval_valid/`). None: `eval`, `eval/`.
+        every_steps: Global steps between its passes. None: `Experiment.eval_every_steps`. A pass is always made at the
+            end of the run.
+        steps: Batches a pass. None: all, until the data ends.
+        hooks: SessionRunHooks that see every batch of its passes.
+    """
+
+    input_fn: InputFn
+    name: str | None = None
+    every_steps: int | None = None
+    steps: int | None = None
+    hooks: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        if self.name is not None and not isinstance(self.name, str):
+            raise errors.ConfigurationTypeError(f'`EvalSet.name` [{self.name!r}] must be a string, or None.')
+        positive('EvalSet.every_steps', self.every_steps)
+        positive('EvalSet.steps', self.steps)
+        object.__setattr__(self, 'hooks', hooks_tuple('EvalSet.hooks', self.hooks))
+
+    @property
+    def stream(self) -> str:
+        """What our files call the set."""
+        return UNNAMED_SET if self.name is None else self.name
+
+
+def default_session_config() -> v1.ConfigProto:
+    """Returns the session configuration that `tf.estimator` used: soft placement, one Grappler iteration."""
+    config = v1.ConfigProto(allow_soft_placement=True)
+    rewrite = config.graph_options.rewrite_options
+    rewrite.meta_optimizer_iterations = rewrite.ONE
+    return config
+
+
+@gin.configurable(module='framework')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """How often a run saves, logs and summarises, and with which session.
+
+    Attributes:
+        model_dir: The run directory; `Experiment.model_dir` or the flag says the same, or this is None.
+        tf_random_seed: Means the same as `Experiment.seed`.
+        save_summary_steps: Steps between two merged summaries of training. None: none.
+        save_checkpoints_steps: Steps between two commits.
+        save_checkpoints_secs: Seconds between two commits, 600 where neither is given. Both None: no commits.
+        session_config: Replaces the default `ConfigProto` entirely.
+        keep_checkpoint_max: How many commits stay. None or 0: all.
+        keep_checkpoint_every_n_hours: One commit every so many hours stays beyond `keep_checkpoint_max`.
+        log_step_count_steps: Steps between two lines of progress, and between two `global_step/sec`. None: none.
+    """
+
+    model_dir: str | None = None
+    tf_random_seed: int | None = None
+    save_summary_steps: int | None = 100
+    save_checkpoints_steps: int | None = _UNSET
+    save_checkpoints_secs: float | None = _UNSET
+    session_config: v1.ConfigProto | None = None
+    keep_checkpoint_max: int | None = 5
+    keep_checkpoint_every_n_hours: float = 10000.0
+    log_step_count_steps: int | None = 100
+
+    def __post_init__(self) -> None:
+        self._resolve_cadence()
+        for name in ('save_summary_steps', 'save_checkpoints_steps', 'log_step_count_steps'):
+            positive(f'RunConfig.{name}', getattr(self, name))
+        if self.keep_checkpoint_max != 0:
+            positive('RunConfig.keep_checkpoint_max', self.keep_checkpoint_max, what='a positive integer, 0 or None')
+        for name in ('save_checkpoints_secs', 'keep_checkpoint_every_n_hours'):
+            _positive_number(f'RunConfig.{name}', getattr(self, name))
+        if self.session_config is not None and not isinstance(self.session_config, v1.ConfigProto):
+            raise errors.ConfigurationTypeError(
+                f'`RunConfig.session_config` [{type(self.session_config).__name__}] must be a tf.compat.v1.ConfigProto.'
+            )
+
+    def _resolve_cadence(self) -> None:
+        steps: Any = self.save_checkpoints_steps
+        secs: Any = self.save_checkpoints_secs
+        if steps is _UNSET and secs is _UNSET:
+            steps, secs = None, _DEFAULT_CHECKPOINT_SECS
+        steps, secs = (None if value is _UNSET else value for value in (steps, secs))
+        if steps is not None and secs is not None:
+            raise errors.ConfigurationError(
+                f'`RunConfig.save_checkpoints_steps` [{steps!r}] and `RunConfig.save_checkpoints_secs` [{secs!r}] '
+                'can not be provided both. Set one of them, and leave the other unset.'
+            )
+        object.__setattr__(self, 'save_checkpoints_steps', steps)
+        object.__setattr__(self, 'save_checkpoints_secs', secs)
+
+    def replace(self, **changes: Any) -> 'RunConfig':
+        """Returns a copy with other values; setting one checkpoint cadence clears the other.
+
+        Raises:
+            ConfigurationError: For a name that is no field, and for values that the constructor refuses.
+        """
+        fields = [field.name for field in dataclasses.fields(self)]
+        for name in changes:
+            if name not in fields:
+                raise errors.ConfigurationError(
+                    f'`RunConfig.replace` [{name}]: no such field. {errors.nearest(name, fields)}'
+                )
+        for name, other in _CADENCES:
+            if changes.get(name) is not None:
+                changes.setdefault(other, None)
+        return dataclasses.replace(self, **changes)
+
+
+_CADENCES = (
+    ('save_checkpoints_steps', 'save_checkpoints_secs'),
+    ('save_checkpoints_secs', 'save_checkpoints_steps'),
+)
+
+
+def _positive_number(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise errors.ConfigurationError(f'`{name}` [{value!r}] must be a positive number, or None.')

@@ -1,0 +1,266 @@
+"""Where every file of a run lives, who may write there, and what the run was started with."""
+
+import contextlib
+import datetime
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import filelock
+
+from framework import errors
+
+TRAIN = 'train'  # the stream of training
+UNNAMED_SET = 'eval'  # the stream of an evaluation set that was given no name
+
+_PACKAGES = ('tensorflow', 'tensorflow-cpu', 'tf-keras', 'numpy', 'gin-config', 'absl-py', 'estimator-framework')
+# Terraform's variables start with TF_ too, and may hold credentials.
+_ENVIRONMENT = re.compile(r'TF_(?!CLI_|TOKEN_|VAR_).*|OMP_.*|CUDA_VISIBLE_DEVICES')
+_STREAM_NAME = re.compile(r'[A-Za-z0-9_.-]+')
+_GIT_SECS = 5
+
+
+class RunDir:
+    """The directory of one run: names its files, and hands out the right to train in it.
+
+    Naming a file touches nothing. Whoever reads beside a running training takes no lock; whoever trains does so
+    inside `locked()`.
+
+    Attributes:
+        path: The directory as the user wrote it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = os.fspath(path)
+        if '://' in self.path:
+            raise errors.RunDirectoryError(
+                f'`model_dir` [{self.path}] is an address, and a run lives on a file system. '
+                'Choose a local or mounted directory.'
+            )
+
+    @property
+    def checkpoint_prefix(self) -> str:
+        """The prefix of the model's checkpoints, which the saver extends by `-<step>`."""
+        return self._join('model.ckpt')
+
+    @property
+    def state_prefix(self) -> str:
+        """The prefix of the side files with the position in the data, extended by `-<step>`."""
+        return self._join('state')
+
+    @property
+    def commits(self) -> str:
+        """The directory of the commit records."""
+        return self._join('commits')
+
+    @property
+    def best(self) -> str:
+        """The directory of the best checkpoints."""
+        return self._join('best')
+
+    @property
+    def metrics_file(self) -> str:
+        """The metrics of training and of every pass, a JSON object a line."""
+        return self._join('metrics.jsonl')
+
+    @property
+    def timeline_file(self) -> str:
+        """The phases of the run, a JSON object a line."""
+        return self._join('timeline.jsonl')
+
+    @property
+    def result_file(self) -> str:
+        """How the run ended; missing until it did."""
+        return self._join('result.json')
+
+    @property
+    def config_file(self) -> str:
+        """The gin configuration as it was given."""
+        return self._join('config.gin')
+
+    @property
+    def operative_config_file(self) -> str:
+        """The gin configuration as it was used."""
+        return self._join('operative_config.gin')
+
+    @property
+    def provenance_file(self) -> str:
+        """What `provenance` returned when the run started."""
+        return self._join('provenance.json')
+
+    def events_dir(self, stream: str) -> str:
+        """Returns the directory of a stream's event files: one curve each in TensorBoard.
+
+        Args:
+            stream: `train`, `eval` for the evaluation set without a name, or the name of a set.
+        """
+        if stream == TRAIN:
+            return self.path
+        return self._join(stream if stream == UNNAMED_SET else f'eval_{stream}')
+
+    def export_dir(self, exporter: str) -> str:
+        """Returns the directory under which an exporter puts its timestamps."""
+        return self._join('export', exporter)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Creates the directory and holds it exclusively; the kernel lets go when the process dies.
+
+        Raises:
+            RunDirectoryError: Another process trains here, or the directory can't be created or written.
+        """
+        lock = self._acquire()
+        try:
+            yield
+        finally:
+            # While we still hold the lock: afterwards the file may be another process's.
+            with contextlib.suppress(OSError):
+                os.remove(self._pid_file)
+            lock.release()
+
+    @property
+    def _pid_file(self) -> str:
+        # Beside the lock and not in it: what the lock file holds is filelock's business, and differs by its version.
+        return self._join('lock.pid')
+
+    def _join(self, *names: str) -> str:
+        return os.path.join(self.path, *names)
+
+    def _acquire(self) -> filelock.FileLock:
+        lock = filelock.FileLock(self._join('lock'), timeout=0)
+        try:
+            os.makedirs(self.path, exist_ok=True)
+            lock.acquire()
+            _write(self._pid_file, f'{os.getpid()} on {platform.node()}'.encode())
+        except filelock.Timeout as error:
+            raise self._in_use() from error
+        except OSError as error:
+            lock.release()
+            raise self._unusable(error) from error
+        return lock
+
+    def _in_use(self) -> errors.RunDirectoryError:
+        return errors.RunDirectoryError(
+            f'`{self.path}` is in use by {self._holder()}: only one training at a time may write a run '
+            'directory. Wait for it to end, stop it, or choose another `model_dir`.'
+        )
+
+    def _holder(self) -> str:
+        try:
+            with open(self._pid_file, encoding='utf-8') as file:
+                holder = file.read()
+        except (OSError, UnicodeDecodeError):
+            holder = ''
+        return f'process {holder}' if holder else 'another process'
+
+    def _unusable(self, error: OSError) -> errors.RunDirectoryError:
+        if os.path.isfile(self.path):
+            return errors.RunDirectoryError(
+                f'`{self.path}` is a file, and a run needs a directory. Choose another `model_dir`.'
+            )
+        return errors.RunDirectoryError(
+            f"`{self.path}` can't be created or written [{error}]. Choose another `model_dir`, or mend its permissions."
+        )
+
+
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Writes a file so that a reader, or a crash, sees the old content or the new one and nothing between.
+
+    Args:
+        path: The file; its directory must exist.
+        content: Bytes, or text that is written as UTF-8.
+    """
+    target = os.fspath(path)
+    temporary = f'{target}.{os.getpid()}.tmp'
+    try:
+        _write(temporary, content.encode() if isinstance(content, str) else content)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(temporary)
+        raise
+    _sync_directory(os.path.dirname(target) or os.curdir)
+
+
+def _write(path: str, content: bytes) -> None:
+    with open(path, 'wb') as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: str) -> None:
+    # The new name is an entry of the directory: without this a power cut may undo the rename.
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def check_stream_name(name: str) -> None:
+    """Checks the name of an evaluation set, which becomes part of directory names and of metric names.
+
+    Args:
+        name: The name that the user gave.
+
+    Raises:
+        ConfigurationError: It has other characters than letters, digits, `_`, `-` and `.`, or is reserved.
+    """
+    if not isinstance(name, str):
+        raise errors.ConfigurationTypeError(
+            f"An evaluation set's `name` must be a string, not [{name!r}]. Write it in quotes."
+        )
+    if name in (TRAIN, UNNAMED_SET):
+        raise errors.ConfigurationError(
+            f"An evaluation set's `name` must not be [{name}], which the framework uses itself. Choose another."
+        )
+    if not _STREAM_NAME.fullmatch(name):
+        raise errors.ConfigurationError(
+            f"An evaluation set's `name` [{name}] becomes part of directory and metric names: it may hold ASCII "
+            'letters, digits, `_`, `-` and `.` only, and at least one. Choose another.'
+        )
+
+
+def provenance(argv: Sequence[str], seed: int | None, clock: Callable[[], float] = time.time) -> dict[str, Any]:
+    """Returns what a run was started with, as plain values for JSON.
+
+    Args:
+        argv: The command line.
+        seed: The seed of the run.
+        clock: Returns the time in seconds since the epoch.
+    """
+    changes = _git('status', '--porcelain', '--untracked-files=no')
+    return {
+        'argv': list(argv),
+        'start_time': datetime.datetime.fromtimestamp(clock(), datetime.UTC).isoformat(),
+        'python': platform.python_version(),
+        'platform': platform.platform(),
+        'cpu_count': os.cpu_count(),
+        'packages': {name: _version(name) for name in _PACKAGES},
+        'environment': {k: v for k, v in sorted(os.environ.items()) if _ENVIRONMENT.fullmatch(k)},
+        'seed': seed,
+        'git_commit': _git('rev-parse', '--verify', 'HEAD'),
+        'git_changed': None if changes is None else bool(changes),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git(*args: str) -> str | None:
+    # A run must start without git, outside a checkout, and on a slow file system.
+    try:
+        done = subprocess.run(['git', *args], capture_output=True, text=True, timeout=_GIT_SECS, check=True)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return done.stdout.strip()

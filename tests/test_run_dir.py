@@ -1,0 +1,229 @@
+"""The run directory: names, lock, atomic writes, provenance."""
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from framework import errors, run_dir
+
+# The lock as another program sees it: a flock on `lock`, and who holds it in `lock.pid`.
+_HOLDER = """
+import os, sys, filelock
+lock = filelock.FileLock(os.path.join(sys.argv[1], 'lock'))
+lock.acquire()
+with open(os.path.join(sys.argv[1], 'lock.pid'), 'w') as file:
+    file.write(str(os.getpid()))
+print('held', flush=True)
+sys.stdin.read()
+"""
+
+
+def test_files_lie_where_the_design_says():
+    directory = run_dir.RunDir('runs/digits')
+    paths = {
+        directory.checkpoint_prefix: 'model.ckpt',
+        directory.state_prefix: 'state',
+        directory.commits: 'commits',
+        directory.best: 'best',
+        directory.metrics_file: 'metrics.jsonl',
+        directory.timeline_file: 'timeline.jsonl',
+        directory.result_file: 'result.json',
+        directory.config_file: 'config.gin',
+        directory.operative_config_file: 'operative_config.gin',
+        directory.provenance_file: 'provenance.json',
+        directory.export_dir('latest'): 'export/latest',
+    }
+    assert list(paths) == [f'runs/digits/{name}' for name in paths.values()]
+
+
+@pytest.mark.parametrize(
+    ('stream', 'expected'),
+    [('train', 'runs/digits'), ('eval', 'runs/digits/eval'), ('valid', 'runs/digits/eval_valid')],
+)
+def test_event_files_lie_where_estimator_put_them(stream, expected):
+    assert run_dir.RunDir('runs/digits').events_dir(stream) == expected
+
+
+def test_naming_files_touches_nothing(tmp_path):
+    directory = run_dir.RunDir(tmp_path / 'new')
+    assert directory.commits and directory.events_dir('valid')
+    assert not os.path.exists(directory.path)
+
+
+def test_an_address_is_no_run_directory():
+    with pytest.raises(errors.RunDirectoryError, match=r'`model_dir` \[gs://bucket/run\] is an address'):
+        run_dir.RunDir('gs://bucket/run')
+
+
+def test_a_second_process_is_refused_until_the_first_one_dies(tmp_path):
+    command = [sys.executable, '-c', _HOLDER, str(tmp_path)]
+    directory = run_dir.RunDir(tmp_path)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b'held\n'
+            with (
+                pytest.raises(errors.RunDirectoryError, match=f'is in use by process {process.pid}:.*`model_dir`'),
+                directory.locked(),
+            ):
+                pass
+        finally:
+            process.kill()
+            process.wait()
+    with directory.locked():
+        pass
+
+
+def test_the_refusal_names_the_process_that_trains(tmp_path):
+    directory = run_dir.RunDir(tmp_path / 'new')
+    refusal = pytest.raises(errors.RunDirectoryError, match=f'in use by process {os.getpid()} on ')
+    with directory.locked(), refusal as caught, directory.locked():
+        pass
+    assert caught.value.exit_code == 3
+
+
+def test_a_refused_process_leaves_the_lock_with_its_holder(tmp_path):
+    directory = run_dir.RunDir(tmp_path)
+    with directory.locked():
+        for _ in range(2):
+            with (
+                pytest.raises(errors.RunDirectoryError, match=f'in use by process {os.getpid()} '),
+                run_dir.RunDir(tmp_path).locked(),
+            ):
+                pass
+
+
+def test_the_lock_is_free_after_an_error_in_the_run(tmp_path):
+    directory = run_dir.RunDir(tmp_path)
+    with pytest.raises(OSError, match='the disk is full'), directory.locked():
+        raise OSError('the disk is full')
+    with directory.locked():
+        pass
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
+    (tmp_path / 'run').write_text('')
+    with (
+        pytest.raises(errors.RunDirectoryError, match='run` is a file, and a run needs a directory'),
+        run_dir.RunDir(tmp_path / 'run').locked(),
+    ):
+        pass
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / 'file').write_text('')
+    with (
+        pytest.raises(errors.RunDirectoryError, match=r"run` can't be created or written \[.*Not a directory"),
+        run_dir.RunDir(tmp_path / 'file' / 'run').locked(),
+    ):
+        pass
+
+
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    def refuse(path, content):
+        raise PermissionError(13, 'Permission denied', path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_dir, '_write', refuse)
+        with (
+            pytest.raises(errors.RunDirectoryError, match=r"can't be created or written \[.*Permission denied"),
+            run_dir.RunDir(tmp_path).locked(),
+        ):
+            pass
+    with run_dir.RunDir(tmp_path).locked():
+        pass
+
+
+@pytest.mark.parametrize('content', ['step 1, é\r\n', b'\x00\xff'])
+def test_atomic_writes_replace_the_content_exactly(tmp_path, content):
+    path = tmp_path / 'result.json'
+    path.write_text('old')
+    run_dir.write_atomically(path, content)
+    assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
+    assert os.listdir(tmp_path) == ['result.json']
+
+
+def test_a_failed_atomic_write_keeps_the_old_content_and_no_rest(tmp_path, monkeypatch):
+    path = tmp_path / 'result.json'
+    path.write_text('old')
+
+    def fail(source, target):
+        raise OSError('no space left')
+
+    monkeypatch.setattr(os, 'replace', fail)
+    with pytest.raises(OSError, match='no space left'):
+        run_dir.write_atomically(path, 'new')
+    assert path.read_text() == 'old'
+    assert os.listdir(tmp_path) == ['result.json']
+
+
+@pytest.mark.parametrize('name', ['valid', 'test-2', 'a.b_C', '0'])
+def test_ordinary_stream_names_are_accepted(name):
+    run_dir.check_stream_name(name)
+
+
+@pytest.mark.parametrize('name', ['', 'a/b', 'a b', 'é', 'a\n', '../up'])
+def test_stream_names_that_break_paths_are_refused(name):
+    with pytest.raises(errors.ConfigurationError, match=r'letters, digits, `_`, `-` and `\.` only'):
+        run_dir.check_stream_name(name)
+
+
+@pytest.mark.parametrize('name', ['train', 'eval'])
+def test_reserved_stream_names_are_refused(name):
+    with pytest.raises(errors.ConfigurationError, match=rf'must not be \[{name}\], which the framework uses itself'):
+        run_dir.check_stream_name(name)
+
+
+def test_stream_names_are_strings():
+    with pytest.raises(TypeError, match=r'must be a string, not \[3\]'):
+        run_dir.check_stream_name(3)
+
+
+def test_provenance_survives_json(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = run_dir.provenance(('main', '--model_dir=x'), seed=7, clock=lambda: 0.0)
+    assert json.loads(json.dumps(values)) == values
+    assert values['argv'] == ['main', '--model_dir=x'] and values['seed'] == 7
+    assert datetime.datetime.fromisoformat(values['start_time']).timestamp() == 0
+    assert values['start_time'] == '1970-01-01T00:00:00+00:00'
+
+
+def test_provenance_tells_versions_and_what_is_missing(monkeypatch):
+    monkeypatch.setattr(run_dir, '_PACKAGES', ('filelock', 'no-such-package-here'))
+    packages = run_dir.provenance([], seed=None)['packages']
+    assert packages['filelock'] and packages['no-such-package-here'] is None
+
+
+def test_provenance_holds_the_environment_of_tensorflow_only(monkeypatch):
+    monkeypatch.setattr(
+        os,
+        'environ',
+        os.environ
+        | {'TF_X': '1', 'OMP_NUM_THREADS': '2', 'CUDA_VISIBLE_DEVICES': '', 'TF_TOKEN_x': 's', 'MY_KEY': 's'},
+    )
+    environment = run_dir.provenance([], seed=None)['environment']
+    assert environment['TF_X'] == '1' and environment['OMP_NUM_THREADS'] == '2'
+    assert environment['CUDA_VISIBLE_DEVICES'] == ''
+    assert 'TF_TOKEN_x' not in environment and 'MY_KEY' not in environment
+
+
+def test_provenance_names_the_commit_and_whether_files_changed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    identity = ['-c', 'user.name=n', '-c', 'user.email=e', '-c', 'commit.gpgsign=false']
+    (tmp_path / 'a').write_text('1')
+    for arguments in (['init', '-q'], ['add', 'a'], [*identity, 'commit', '-qm', 'first']):
+        subprocess.run(['git', *arguments], check=True)
+    clean = run_dir.provenance([], seed=None)
+    (tmp_path / 'a').write_text('22')
+    assert len(clean['git_commit']) == 40 and clean['git_changed'] is False
+    assert run_dir.provenance([], seed=None)['git_changed'] is True
+
+
+def test_provenance_needs_no_git(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv('PATH', str(tmp_path))
+    values = run_dir.provenance([], seed=None)
+    assert values['git_commit'] is None and values['git_changed'] is None
