@@ -1,0 +1,132 @@
+"""The rows that a run fills and the reporters tell: one frozen dataclass a kind of event.
+
+`step` is always the global step after the event; `secs` are wall seconds; `stream` is `train` or the name of an
+evaluation set.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MetricValue = Any  # float, int, bytes or numpy array: whatever the metric's value tensor holds
+Metrics = Mapping[str, MetricValue]
+
+
+@dataclass(frozen=True)
+class ParameterRow:
+    """A variable of the model.
+
+    Attributes:
+        name: Its name in the checkpoint.
+        shape: Its static shape.
+        dtype: The name of its dtype.
+        trainable: Whether optimizers see it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """The end of a log period of training.
+
+    Attributes:
+        step: The global step.
+        loss: The loss of the newest train run.
+        steps_per_sec: Steps per second of training time in the period, passes and commits left out.
+        train_steps: The step to reach, None when only the end of the data or a hook ends the run.
+    """
+
+    step: int
+    loss: float
+    steps_per_sec: float
+    train_steps: int | None = None
+
+    @property
+    def eta_secs(self) -> float | None:
+        """Seconds of training left at the period's rate; None when no end is known."""
+        if self.train_steps is None or self.steps_per_sec <= 0:
+            return None
+        return max(self.train_steps - self.step, 0) / self.steps_per_sec
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """Summaries of a train run.
+
+    Attributes:
+        step: The global step.
+        loss: The loss of that run.
+        summary: The serialized merged `Summary` proto, empty when the model has none.
+    """
+
+    step: int
+    loss: float
+    summary: bytes = b''
+
+
+@dataclass(frozen=True)
+class PassRow:
+    """A finished pass over one evaluation set.
+
+    Attributes:
+        step: The global step of the weights.
+        stream: The name of the set.
+        metrics: The values by metric name, `loss` (the mean over batches) among them.
+        batches: The number of batches read.
+        examples: The number of examples read.
+        secs: The duration of the pass.
+    """
+
+    step: int
+    stream: str
+    metrics: Metrics
+    batches: int
+    examples: int
+    secs: float
+
+
+@dataclass(frozen=True)
+class PhaseRow:
+    """One phase of the run, as `timeline.jsonl` keeps it.
+
+    Attributes:
+        phase: `train`, `evaluate` or `commit`.
+        step: The global step at its end.
+        secs: Its duration.
+        stream: `train`, the set's name, or None for a commit.
+        steps: Train steps made, or batches of the pass; 0 for a commit.
+        examples: Examples read.
+    """
+
+    phase: str
+    step: int
+    secs: float
+    stream: str | None = None
+    steps: int = 0
+    examples: int = 0
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended.
+
+    Attributes:
+        status: `done` (the step was reached), `exhausted` (the training data ended), `stopped` (a hook asked for it),
+            `interrupted` (a signal) or `failed`.
+        stop_reason: The same as a sentence.
+        global_step: The last global step.
+        metrics: Per evaluation set the metrics of its last pass in this process; `train` holds the last `loss`.
+        timing: Seconds by kind: `start_up`, `train`, `evaluate`, `commit`, `total`.
+        exit_code: What the binary exits with.
+    """
+
+    status: str
+    stop_reason: str
+    global_step: int
+    metrics: Mapping[str, Metrics] = field(default_factory=dict)
+    timing: Mapping[str, float] = field(default_factory=dict)
+    exit_code: int = 0

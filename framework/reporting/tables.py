@@ -1,0 +1,68 @@
+"""Tables for people, as plain text: they may go to a log, a file or a terminal."""
+
+import io
+import math
+from collections.abc import Iterable, Sequence
+
+from rich import box, console, table
+
+from framework.reporting import rows, values
+
+_WIDTH = 100
+
+
+def parameter_table(parameters: Sequence[rows.ParameterRow]) -> str:
+    """Returns a table of the model's variables, with the number of values in each and in all.
+
+    Args:
+        parameters: The variables, in the order to show.
+    """
+    content = _table('name', 'shape', 'count', 'trainable', right=('count',))
+    for row in parameters:
+        content.add_row(row.name, str(list(row.shape)), f'{_count([row]):,}', 'yes' if row.trainable else 'no')
+    content.add_section()
+    content.add_row('total, trainable', '', f'{_count(row for row in parameters if row.trainable):,}', '')
+    content.add_row('total', '', f'{_count(parameters):,}', '')
+    return _render(content)
+
+
+def result_table(result: rows.RunResult) -> str:
+    """Returns the metrics of every stream, and under them why, where and after how long the run ended.
+
+    Args:
+        result: How the run ended.
+    """
+    content = _table('stream', 'metric', 'value', right=('value',))
+    for stream, metrics in result.metrics.items():
+        for name, text in values.metrics_to_text(metrics).items():
+            content.add_row(stream, name, text)
+        content.add_section()
+    end = table.Table.grid(padding=(0, 2))
+    end.add_column()
+    end.add_column(overflow='fold')
+    end.add_row('stopped', f'{result.stop_reason} ({result.status})')
+    end.add_row('step', str(result.global_step))
+    end.add_row('time', ', '.join(f'{kind} {secs:.1f} s' for kind, secs in result.timing.items()))
+    return _render(content) + '\n' + _render(end)
+
+
+def _count(parameters: Iterable[rows.ParameterRow]) -> int:
+    return sum(math.prod(row.shape) for row in parameters)
+
+
+def _table(*columns: str, right: Sequence[str] = ()) -> table.Table:
+    content = table.Table(box=box.ASCII)
+    for column in columns:
+        # Folded, not cut: the end of a variable's name is what tells it from its neighbours.
+        content.add_column(column, justify='right' if column in right else 'left', overflow='fold')
+    return content
+
+
+def _render(content: table.Table) -> str:
+    # Names may look like rich's markup (`layer[0]`), and a notebook or FORCE_COLOR must not change the text.
+    text = io.StringIO()
+    out = console.Console(
+        file=text, width=_WIDTH, color_system=None, force_jupyter=False, markup=False, emoji=False, highlight=False
+    )
+    out.print(content)
+    return '\n'.join(line.rstrip() for line in text.getvalue().splitlines()) + '\n'

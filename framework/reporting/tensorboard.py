@@ -1,0 +1,170 @@
+"""Writes event files, one directory a stream, so that TensorBoard lays evaluation over training; and reads them."""
+
+import collections
+import glob
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from google.protobuf import message
+
+from framework import run_dir
+from framework.reporting import rows, values, writers
+
+_LOSS = 'loss'
+_RATE = 'global_step/sec'
+_NOT_A_METRIC = 'global_step'
+
+
+class EventWriter(writers.Writer):
+    """Writes summaries, the loss and the rate of training, and the metrics of every pass under their own names.
+
+    What becomes of a metric's value:
+
+    - a number or a bool: a scalar;
+    - bytes that hold a `Summary` (images, curves): its values, with the tags `<metric>/<i>`;
+    - other bytes and text: a text;
+    - an array: a tensor;
+    - None: nothing;
+    - anything else: nothing, with one warning a metric.
+
+    `global_step` is the axis and isn't written.
+    """
+
+    def __init__(self, directory_of: Callable[[str], str]):
+        """Names the directories.
+
+        Args:
+            directory_of: Returns the directory of a stream, for example `RunDir.events_dir`. It is made with the
+                stream's first row.
+        """
+        self._directory_of = directory_of
+        self._files: dict[str, tf.compat.v1.summary.FileWriter] = {}
+        self._warned: set[str] = set()
+
+    def write_step(self, row: rows.StepRow) -> None:
+        """Writes the rate."""
+        self._add(run_dir.TRAIN, row.step, _scalar(_RATE, row.steps_per_sec))
+
+    def write_summary(self, row: rows.SummaryRow) -> None:
+        """Writes the summaries, and the loss unless they hold a `loss`."""
+        summary = tf.compat.v1.Summary.FromString(row.summary)
+        if all(value.tag != _LOSS for value in summary.value):
+            summary.MergeFrom(_scalar(_LOSS, row.loss))
+        self._add(run_dir.TRAIN, row.step, summary)
+
+    def write_pass(self, row: rows.PassRow) -> None:
+        """Writes the metrics into the set's directory."""
+        summary = tf.compat.v1.Summary()
+        for name in sorted(set(row.metrics) - {_NOT_A_METRIC}):
+            summary.MergeFrom(self._metric(name, values.plain(row.metrics[name])))
+        self._add(row.stream, row.step, summary)
+
+    def flush(self) -> None:
+        """Writes out what the writers hold back."""
+        for file in self._files.values():
+            file.flush()
+
+    def close(self) -> None:
+        """Closes all files, even if some fail."""
+        files = list(self._files.values())
+        self._files.clear()
+        writers.close_all(files)
+
+    def _add(self, stream: str, step: int, summary: tf.compat.v1.Summary) -> None:
+        if stream not in self._files:
+            self._files[stream] = _open(self._directory_of(stream))
+        self._files[stream].add_summary(summary, step)
+
+    def _metric(self, name: str, value: Any) -> tf.compat.v1.Summary:
+        if isinstance(value, bool | int | float):
+            return _scalar(name, value)
+        if isinstance(value, bytes):
+            return _nested(name, value) or _text(name, value)
+        if isinstance(value, str):
+            return _text(name, value.encode())
+        tensor = _tensor(name, value)
+        if tensor is None and value is not None:
+            self._warn(name, value)
+        return tensor or tf.compat.v1.Summary()
+
+    def _warn(self, name: str, value: Any) -> None:
+        if name not in self._warned:
+            self._warned.add(name)
+            logging.warning(
+                'Metric `%s` is left out of the event files: TensorBoard has no form for a value of type [%s].',
+                name,
+                type(value).__name__,
+            )
+
+
+def _open(directory: str) -> tf.compat.v1.summary.FileWriter:
+    # TensorFlow names the file by the second and truncates one that exists: a run that starts again within a second,
+    # or a user's own writer in the directory, would destroy events. Nanoseconds keep the names in order, too.
+    suffix = f'.{time.time_ns()}.{os.getpid()}'
+    with tf.Graph().as_default():  # outside a graph the constructor refuses to work
+        return tf.compat.v1.summary.FileWriter(directory, filename_suffix=suffix)
+
+
+def _scalar(tag: str, value: float) -> tf.compat.v1.Summary:
+    return _summary(tag=tag, simple_value=float(value))
+
+
+def _nested(tag: str, serialized: bytes) -> tf.compat.v1.Summary | None:
+    """Returns the summary that a metric holds, or None when the bytes are something else."""
+    try:
+        summary = tf.compat.v1.Summary.FromString(serialized)
+    except message.DecodeError:
+        return None
+    for i, value in enumerate(summary.value):
+        value.tag = f'{tag}/{i}'
+    # Short texts can be valid protos too, but then they hold unknown fields and no value. No bytes are no summary.
+    return summary if summary.value or not serialized else None
+
+
+def _text(tag: str, text: bytes) -> tf.compat.v1.Summary:
+    summary = _summary(tag=tag, tensor=tf.make_tensor_proto(text.decode(errors='replace'), dtype=tf.string))
+    summary.value[0].metadata.plugin_data.plugin_name = 'text'
+    return summary
+
+
+def _tensor(tag: str, value: Any) -> tf.compat.v1.Summary | None:
+    """Returns the summary of an array, or None when it isn't one that TensorFlow knows."""
+    if not isinstance(value, np.ndarray):
+        return None
+    try:
+        return _summary(tag=tag, tensor=tf.make_tensor_proto(value))
+    except (TypeError, ValueError):
+        return None
+
+
+def _summary(**value: Any) -> tf.compat.v1.Summary:
+    return tf.compat.v1.Summary(value=[tf.compat.v1.Summary.Value(**value)])
+
+
+def read_scalars(directory: str | os.PathLike[str]) -> dict[str, list[tuple[int, float]]]:
+    """Returns the scalars in a directory's event files: by tag the pairs of step and value, in the order written.
+
+    Values have the precision of float32, in which event files keep them.
+
+    Args:
+        directory: The directory of one stream. Directories below it aren't read.
+    """
+    scalars: dict[str, list[tuple[int, float]]] = collections.defaultdict(list)
+    for path in sorted(glob.glob(os.path.join(glob.escape(os.fspath(directory)), '*tfevents*'))):
+        for event in _events(path):
+            for value in event.summary.value:
+                if value.HasField('simple_value'):
+                    scalars[value.tag].append((event.step, value.simple_value))
+    return dict(scalars)
+
+
+def _events(path: str) -> Iterator[Any]:
+    try:
+        yield from tf.compat.v1.train.summary_iterator(path)
+    except tf.errors.DataLossError:
+        logging.warning('Event file `%s` ends in the middle of a record; the events before it were read.', path)
