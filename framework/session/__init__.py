@@ -1,0 +1,1 @@
+"""RUN: the only room that runs a session."""

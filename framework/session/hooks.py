@@ -1,0 +1,101 @@
+"""SessionRunHooks around runs that the monitored session doesn't see: those of an evaluation pass."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+from tensorflow.compat import v1
+
+from framework.graph import collections
+from framework.graph.compiled import Compiled
+
+Hook: TypeAlias = v1.train.SessionRunHook
+
+
+class StartStreams(v1.train.SessionRunHook):
+    """Starts the training data and evaluation's tables once the session exists.
+
+    Stands where Estimator put its input initialisers: after the chief's hooks, before the caller's.
+    """
+
+    def __init__(self, *ops: tf.Operation):
+        self._ops = ops
+
+    def after_create_session(self, session: v1.Session, coord: v1.train.Coordinator) -> None:
+        """Runs the initialisers, one after the other."""
+        del coord
+        for op in self._ops:
+            session.run(op)
+
+
+def begin_evaluation(compiled: Compiled, hooks: Sequence[tuple[str, Sequence[Hook]]], begun: Sequence[Hook]) -> None:
+    """Calls `begin` of evaluation hooks, once each, with the collections of their call in place.
+
+    Args:
+        compiled: The graph, not finalized yet.
+        hooks: Per evaluation set its hooks.
+        begun: Hooks that the training session begins; a hook that both use begins there.
+    """
+    seen = {id(hook) for hook in begun}
+    for stream, of_stream in hooks:
+        with collections.shown(compiled.graph, compiled.tower(stream).collections):
+            for hook in of_stream:
+                if id(hook) not in seen:
+                    seen.add(id(hook))
+                    hook.begin()
+
+
+class HookedRuns:
+    """Runs a raw session with the hooks of one pass, as `MonitoredSession` does with its own."""
+
+    def __init__(self, session: v1.Session, hooks: Sequence[Hook]):
+        self._session = session
+        self._hooks = hooks
+        self.should_stop = False
+
+    def run(self, fetches: Any) -> Any:
+        """Runs the fetches and what the hooks ask for in one call, and returns the values of the fetches."""
+        if not self._hooks:
+            return self._session.run(fetches)
+        context = v1.train.SessionRunContext(v1.train.SessionRunArgs(fetches), self._session)
+        asked, feeds, options = self._before_run(context)
+        metadata = v1.RunMetadata()
+        wanted = {'fetches': fetches, 'hooks': {str(i): args.fetches for i, args in asked.items()}}
+        values = self._session.run(wanted, feed_dict=feeds, options=options, run_metadata=metadata)
+        for i, hook in enumerate(self._hooks):
+            results = values['hooks'].get(str(i))
+            hook.after_run(context, v1.train.SessionRunValues(results, options, metadata))
+        self.should_stop = self.should_stop or context.stop_requested
+        return values['fetches']
+
+    def _before_run(self, context: Any) -> tuple[dict[int, Any], dict[Any, Any], v1.RunOptions]:
+        asked: dict[int, Any] = {}
+        feeds: dict[Any, Any] = {}
+        options = v1.RunOptions()
+        for i, hook in enumerate(self._hooks):
+            args = hook.before_run(context)
+            if args is None:
+                continue
+            self._add_feeds(feeds, args.feed_dict or {})
+            if args.options is not None:
+                options.MergeFrom(args.options)
+            if args.fetches is not None:
+                asked[i] = args
+        return asked, feeds, options
+
+    def _add_feeds(self, feeds: dict[Any, Any], more: dict[Any, Any]) -> None:
+        if twice := feeds.keys() & more.keys():
+            raise RuntimeError(f'Same tensor is fed by two hooks. Conflict(s): {list(twice)}')
+        feeds.update(more)
+
+
+@contextlib.contextmanager
+def hooked_pass(session: v1.Session, hooks: Sequence[Hook]) -> Iterator[HookedRuns]:
+    """A pass as its hooks see it: a session of its own, which ends well unless an error escapes."""
+    coordinator = v1.train.Coordinator()
+    for hook in hooks:
+        hook.after_create_session(session, coordinator)
+    yield HookedRuns(session, hooks)
+    for hook in hooks:
+        hook.end(session)

@@ -1,0 +1,232 @@
+"""The loop of a run: opens one monitored session and does what the schedule says until it says stop."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+
+from absl import logging
+from tensorflow.compat import v1
+
+from framework import errors
+from framework.graph.compiled import Compiled
+from framework.reporting.rows import Metrics, PhaseRow, RunResult
+from framework.reporting.writers import Writer
+from framework.run_config import RunConfig
+from framework.run_dir import TRAIN
+from framework.session import commits, hooks, opening
+from framework.session.evaluation import Evaluation, PassInterrupted, named_ends
+from framework.session.schedule import Commit, Evaluate, Progress, Schedule, Stop, Train
+from framework.session.signals import StopSignals
+from framework.session.training import Position, Training
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a training run needs beside the graph.
+
+    Attributes:
+        schedule: What comes next.
+        config: Cadences of summaries, logs and commits.
+        train_hooks: The caller's hooks.
+        seed: The run's seed, for the commits.
+    """
+
+    schedule: Schedule
+    config: RunConfig
+    train_hooks: Sequence[hooks.Hook] = ()
+    seed: int | None = None
+
+
+class Loop:
+    """Runs training and passes in turns, in one session. A loop runs once."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        evaluation: Evaluation,
+        store: commits.Commits,
+        writer: Writer,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        """Takes what a run is made of.
+
+        Args:
+            compiled: The graph, with a training call.
+            evaluation: The evaluation sets.
+            store: The commits of the run directory.
+            writer: Who is told.
+            settings: The schedule and the cadences.
+            clock: Seconds, monotonic.
+        """
+        if compiled.train is None:
+            raise errors.missing('Experiment.train_input_fn', 'training', 'Bind an input function.')
+        self._compiled = compiled
+        self._stream = compiled.train
+        self._store = store
+        self._writer = writer
+        self._settings = settings
+        self._clock = clock
+        self._signals = StopSignals()
+        self._evaluation = dataclasses.replace(evaluation, interrupted=self._signals.came, clock=clock)
+        # Where the run is.
+        self._position = Position()
+        self._passes: dict[str, commits.LastPass] = {}
+        self._unsaved_passes = False
+        self._newest: commits.Commit | None = None
+        self._committed_at = clock()
+        self._end: tuple[str, str] | None = None  # status and reason
+        self._secs = {'start_up': 0.0, 'train': 0.0, 'evaluate': 0.0, 'commit': 0.0}
+
+    @property
+    def step(self) -> int:
+        """The newest global step that is known."""
+        return self._position.step
+
+    def run(self) -> RunResult:
+        """Runs until the schedule stops, and says how it ended.
+
+        Raises:
+            ConfigurationError: A stream has no batch, or an evaluation set has no end.
+            RunDirectoryError: The newest commit can't be restored.
+            RunError: The loss was not finite, or the global step stood still.
+        """
+        start = self._clock()
+        self._newest = self._store.latest()
+        with self._signals, self._compiled.graph.as_default():
+            scaffold = opening.session_scaffold(self._compiled)
+            with self._session(scaffold) as session, named_ends():
+                self._start(session)
+                self._secs['start_up'] = self._clock() - start
+                self._phases(session, self._training(scaffold), scaffold.saver)
+        self._writer.flush()
+        return self._result(self._clock() - start)
+
+    # Opening
+
+    def _session(self, scaffold: v1.train.Scaffold) -> v1.train.SingularMonitoredSession:
+        spec = self._stream.spec
+        starts = hooks.StartStreams(self._compiled.init, *self._stream.input.initializers.values())
+        train_hooks = [*spec.training_chief_hooks, starts, *self._settings.train_hooks, *spec.training_hooks]
+        self._evaluation.begin(begun=train_hooks)
+        checkpoint = None if self._newest is None else self._store.path(self._newest)
+        return opening.open_session(scaffold, train_hooks, self._settings.config.session_config, checkpoint)
+
+    def _start(self, session: v1.train.SingularMonitoredSession) -> None:
+        """Checks the evaluation sets, and finds out where the run is."""
+        raw = session.raw_session()
+        self._evaluation.check(raw)
+        position = self._position
+        position.step = position.previous_step = int(raw.run(self._compiled.global_step))
+        newest = self._newest
+        if newest is not None:
+            logging.info('Going on from step %d: %s.', position.step, self._store.path(newest))
+            position.previous_step, position.runs = newest.previous_step, newest.runs
+            position.exhausted = newest.exhausted
+            self._passes = dict(newest.passes)
+
+    def _training(self, scaffold: v1.train.Scaffold) -> Training:
+        settings = self._settings
+        return Training(
+            self._stream,
+            scaffold.summary_op,
+            self._position,
+            settings.config,
+            settings.schedule.train_steps,
+            self._writer,
+            self._clock,
+        )
+
+    # Phases
+
+    def _phases(self, session: v1.train.SingularMonitoredSession, training: Training, saver: v1.train.Saver) -> None:
+        while True:
+            self._note_end(session)
+            match self._settings.schedule.next(self._progress(), self._commit_is_due()):
+                case Train(steps):
+                    self._told(training.phase(session, self.step + steps, self._pause))
+                case Evaluate(streams):
+                    self._evaluate(session.raw_session(), streams)
+                case Commit():
+                    self._commit(session.raw_session(), saver)
+                case Stop():
+                    return
+
+    def _note_end(self, session: v1.train.SingularMonitoredSession) -> None:
+        step = self._position.step
+        if self._signals.came():
+            reason = f'{self._signals.sentence} at step {step}; the same command goes on from there'
+            self._end = ('interrupted', reason)
+        elif self._end is None and self._position.exhausted:
+            self._end = ('exhausted', f'the training data ended at step {step}')
+        elif self._end is None and session.should_stop():
+            self._end = ('stopped', f'a hook asked for it at step {step}')
+
+    def _progress(self) -> Progress:
+        newest = self._newest
+        return Progress(
+            step=self._position.step,
+            previous_step=self._position.previous_step,
+            evaluated={stream: last.step for stream, last in self._passes.items()},
+            committed=newest is not None,
+            unsaved_runs=newest is None or newest.runs != self._position.runs,
+            unsaved_passes=self._unsaved_passes,
+            ended=self._end is not None,
+            interrupted=self._end is not None and self._end[0] == 'interrupted',
+        )
+
+    def _pause(self) -> bool:
+        return self._signals.came() or self._commit_is_due()
+
+    def _commit_is_due(self) -> bool:
+        secs = self._settings.config.save_checkpoints_secs
+        return secs is not None and self._clock() - self._committed_at >= secs
+
+    def _evaluate(self, session: v1.Session, streams: Sequence[str]) -> None:
+        with contextlib.suppress(PassInterrupted):
+            for stream in streams:
+                start = self._clock()
+                row = self._evaluation.make_pass(session, stream, self.step)
+                self._passes[stream] = commits.LastPass(row.step, row.metrics)
+                self._unsaved_passes = True
+                self._writer.write_pass(row)
+                self._told(PhaseRow('evaluate', row.step, self._clock() - start, stream, row.batches, row.examples))
+
+    def _commit(self, session: v1.Session, saver: v1.train.Saver) -> None:
+        start = self._clock()
+        self._writer.flush()
+        position = self._position
+        record = commits.Commit(
+            step=position.step,
+            previous_step=position.previous_step,
+            passes=self._passes,
+            exhausted=position.exhausted,
+            seed=self._settings.seed,
+            runs=position.runs,
+        )
+        self._newest = self._store.save(session, saver, record, self._newest)
+        self._unsaved_passes = False
+        self._committed_at = self._clock()
+        self._told(PhaseRow('commit', position.step, self._committed_at - start))
+
+    def _told(self, row: PhaseRow) -> None:
+        self._secs[row.phase] += row.secs
+        self._writer.write_phase(row)
+
+    # The end
+
+    def _result(self, total: float) -> RunResult:
+        status, reason = self._end or ('done', f'reached step {self.step} of {self._settings.schedule.train_steps}')
+        metrics: dict[str, Metrics] = {stream: last.metrics for stream, last in self._passes.items()}
+        if self._position.loss is not None:
+            metrics[TRAIN] = {'loss': self._position.loss}
+        return RunResult(
+            status=status,
+            stop_reason=reason,
+            global_step=self.step,
+            metrics=metrics,
+            timing={**self._secs, 'total': total},
+            exit_code=self._signals.exit_code if status == 'interrupted' else 0,
+        )

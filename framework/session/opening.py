@@ -1,0 +1,131 @@
+"""Opens the monitored session of a run: from a commit, or from the model's own initial values."""
+
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.compat import v1
+
+from framework import errors, run_config
+from framework.graph.compiled import Compiled
+from framework.session import commits
+
+KEYS = v1.GraphKeys
+
+
+def session_scaffold(compiled: Compiled) -> v1.train.Scaffold:
+    """Returns the Scaffold that governs the session: training's, or the first tower's in an evaluation-only graph.
+
+    The user's own object is returned where that is possible, because hooks may hold it. Its initialisation must cover
+    evaluation too.
+    """
+    first = compiled.towers[0] if compiled.train is None else compiled.train
+    scaffold = first.spec.scaffold
+    if scaffold.saver is None and not v1.get_collection(KEYS.SAVERS):
+        # Scaffold takes the saver of this collection. Ours deletes nothing: that is the commits' business.
+        saver = v1.train.Saver(sharded=True, max_to_keep=None, defer_build=True, save_relative_paths=True)
+        v1.add_to_collection(KEYS.SAVERS, saver)
+    if scaffold.local_init_op is None:
+        return scaffold
+    # The user's own op knows nothing of evaluation's variables, and the session waits until all are initialised.
+    return v1.train.Scaffold(local_init_op=tf.group(scaffold.local_init_op, compiled.init), copy_from_scaffold=scaffold)
+
+
+def open_session(
+    scaffold: v1.train.Scaffold,
+    hooks: Sequence[v1.train.SessionRunHook],
+    config: v1.ConfigProto | None,
+    checkpoint: str | None,
+) -> v1.train.SingularMonitoredSession:
+    """Opens a monitored session, which never recovers by itself: a silent recovery would repeat or lose steps.
+
+    Args:
+        scaffold: Initialisation and saver; finalizes the graph.
+        hooks: The hooks of the session, in their order.
+        config: The session's configuration, None for the default.
+        checkpoint: The prefix of the checkpoint to restore, None to initialise.
+
+    Raises:
+        RunDirectoryError: If the checkpoint can't be restored.
+    """
+    if checkpoint is not None:
+        _check_shapes(checkpoint)
+    opened = _Opened()
+    try:
+        return v1.train.SingularMonitoredSession(
+            hooks=[opened, *hooks],
+            scaffold=scaffold,
+            config=config or run_config.default_session_config(),
+            checkpoint_filename_with_path=checkpoint,
+        )
+    except (tf.errors.OpError, ValueError) as error:
+        # A truncated file raises OutOfRangeError, which elsewhere means the end of the data.
+        fault = _fault(checkpoint) if checkpoint is not None and opened.restoring else None
+        if fault is None:
+            raise
+        raise _refused(checkpoint, fault) from error
+
+
+class _Opened(v1.train.SessionRunHook):
+    """The first hook: knows how far the opening is, so that no checkpoint is blamed for the errors of hooks."""
+
+    _ready = False
+
+    @property
+    def restoring(self) -> bool:
+        """Whether all hooks have begun, which the finalized graph tells, and the session isn't ready yet."""
+        return v1.get_default_graph().finalized and not self._ready
+
+    def after_create_session(self, session: v1.Session, coord: v1.train.Coordinator) -> None:
+        """Is called once the session is ready."""
+        del session, coord
+        self._ready = True
+
+
+def _refused(checkpoint: str | None, fault: str) -> errors.RunDirectoryError:
+    return errors.RunDirectoryError(
+        f'`{checkpoint}` can not be restored: {fault} Remove its commit record to go on from the commit before it, or '
+        'start in a new run directory.'
+    )
+
+
+def _check_shapes(checkpoint: str) -> None:
+    """Refuses values of another shape than their variable's: TensorFlow would assign them without a word."""
+    try:
+        shapes = v1.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
+    except commits.READ_ERRORS as error:
+        raise _refused(checkpoint, _damaged(error)) from error
+    kept = [variable for variable in v1.global_variables() if variable.op.name in shapes]
+    if lines := _mismatches(kept, shapes):
+        raise _refused(checkpoint, _of_another_model(lines))
+
+
+def _fault(checkpoint: str) -> str | None:
+    """Returns what is wrong with a checkpoint as a sentence, None if it holds every variable of the graph."""
+    try:
+        reader = v1.train.load_checkpoint(checkpoint)
+        shapes = reader.get_variable_to_shape_map()
+        for name in shapes:
+            reader.get_tensor(name)
+    except commits.READ_ERRORS as error:
+        return _damaged(error)
+    lines = _mismatches(v1.global_variables(), shapes)
+    return _of_another_model(lines) if lines else None
+
+
+def _damaged(error: Exception) -> str:
+    return f'its files are damaged [{commits.first_line(error)}].'
+
+
+def _of_another_model(lines: Sequence[str]) -> str:
+    return f'it is of another model [{"; ".join(lines)}].'
+
+
+def _mismatches(variables: Sequence[tf.Variable], shapes: Mapping[str, Sequence[int]]) -> list[str]:
+    lines = []
+    for variable in variables:
+        name = variable.op.name
+        if name not in shapes:
+            lines.append(f'`{name}` is missing')
+        elif not variable.shape.is_compatible_with(shapes[name]):
+            lines.append(f'`{name}` has shape {tf.TensorShape(shapes[name])}, the model {variable.shape}')
+    return lines
