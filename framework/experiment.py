@@ -1,0 +1,328 @@
+"""`Experiment`: the one root that gin binds, where the rooms are wired together."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import gin
+from absl import logging
+from tensorflow.compat import v1
+
+from framework import config, errors, input_functions, run_dir, spec
+from framework.graph import compiled
+from framework.graph.compiled import Compiled
+from framework.reporting import progress, tables, tensorboard, writers
+from framework.reporting.rows import ParameterRow, RunResult
+from framework.run_config import EvalSet, InputFn, RunConfig, hooks_tuple, positive
+from framework.session import commits, evaluation, loop
+from framework.session.schedule import Schedule
+
+EvalSets = Sequence[EvalSet] | Mapping[str, InputFn] | EvalSet | InputFn
+_SMOKE_STEPS = 2
+_LARGEST_SEED = 2**31 - 1
+
+
+@gin.configurable(module='framework')
+class Experiment:
+    """Trains a model and evaluates it on several sets, in one graph and one session.
+
+    Yours are the model_fn, the input functions and the schedule. Ours are the graph (shared variables, one stream for
+    training and streams for evaluation), the session, checkpoints, the log and the curves. Extend a run by what
+    model_fn returns (hooks, Scaffold, metrics) and by `train_hooks` and `EvalSet.hooks`.
+    """
+
+    def __init__(
+        self,
+        *,
+        model_fn: Callable[..., Any] | None = None,
+        train_input_fn: InputFn | None = None,
+        eval_sets: EvalSets = (),
+        train_steps: int | None = None,
+        eval_every_steps: int | None = None,
+        eval_at_start: bool = False,
+        model_dir: str | None = None,
+        params: Any = None,
+        run_config: RunConfig | None = None,
+        seed: int | None = None,
+        train_hooks: Sequence[Any] = (),
+        require_equal_structures: bool = False,
+    ):
+        """Checks every setting; nothing is built or written before a method is called.
+
+        Args:
+            model_fn: `model_fn(features, labels, mode, params, config)`, asked for by name; returns an `EstimatorSpec`.
+            train_input_fn: Returns the training Dataset of `(features, labels)` or of features.
+            eval_sets: The evaluation sets: a list of `EvalSet`, a dict of input functions by name, or one input
+                function (the set `eval`).
+            train_steps: The global step to reach. None: until the training data ends.
+            eval_every_steps: Global steps between two passes, for each set without `every_steps`. None: one pass at
+                the end of the run.
+            eval_at_start: Whether there is a pass over every set at step 0.
+            model_dir: The run directory.
+            params: Handed to functions that name `params`, a fresh copy each time.
+            run_config: Cadences and the session's configuration.
+            seed: Seeds the graph, and Python and NumPy while it is built. None: drawn, logged and kept.
+            train_hooks: SessionRunHooks around every training run.
+            require_equal_structures: Refuse evaluation elements of another structure than training's.
+
+        Raises:
+            ConfigurationError: For any value that breaks its rule.
+        """
+        if model_fn is None:
+            remedy = 'Bind it: `Experiment.model_fn = @my.model_fn`.'
+            raise errors.missing('Experiment.model_fn', 'an experiment', remedy)
+        if run_config is not None and not isinstance(run_config, RunConfig):
+            raise errors.ConfigurationTypeError(f'`Experiment.run_config` [{run_config!r}] must be a RunConfig.')
+        positive('Experiment.train_steps', train_steps)
+        positive('Experiment.eval_every_steps', eval_every_steps)
+        spec.check_model_fn(model_fn, has_params=params is not None, bound=config.bound_parameters(model_fn))
+        if train_input_fn is not None:
+            input_functions.check_input_fn(train_input_fn, name='Experiment.train_input_fn')
+        self._model_fn = model_fn
+        self._train_input_fn = train_input_fn
+        self._eval_sets = _as_eval_sets(eval_sets)
+        self._train_steps = train_steps
+        self._eval_every_steps = eval_every_steps
+        self._eval_at_start = eval_at_start
+        self._config = RunConfig() if run_config is None else run_config
+        self._model_dir = _agreed('model_dir', model_dir, self._config.model_dir)
+        self._params = params
+        self._seed = _checked_seed(_agreed('seed', seed, self._config.tf_random_seed))
+        self._train_hooks = hooks_tuple('Experiment.train_hooks', train_hooks)
+        self._require_equal_structures = require_equal_structures
+
+    def train_and_evaluate(self) -> RunResult:
+        """Trains to `train_steps`, with passes over the evaluation sets at their periods and at the end.
+
+        Goes on from the newest commit of the run directory.
+
+        Returns:
+            How the run ended.
+
+        Raises:
+            ConfigurationError: If a setting, or what a function returned, breaks a rule.
+            RunDirectoryError: If the run directory is in use or damaged.
+            RunError: If training failed.
+        """
+        return self._train(self._eval_sets, self._schedule(self._eval_sets))
+
+    def train(self) -> RunResult:
+        """Trains without any evaluation; see `train_and_evaluate`."""
+        return self._train({}, self._schedule({}))
+
+    def smoke(self) -> RunResult:
+        """Tries everything out: 2 steps, then 2 batches of every set, in a directory that is removed afterwards."""
+        sets = {
+            stream: dataclasses.replace(s, steps=min(s.steps or _SMOKE_STEPS, _SMOKE_STEPS), every_steps=None)
+            for stream, s in self._eval_sets.items()
+        }
+        with tempfile.TemporaryDirectory(prefix='smoke-') as directory:
+            schedule = Schedule(_SMOKE_STEPS, dict.fromkeys(sets))
+            return self._train(sets, schedule, run_dir.RunDir(directory))
+
+    def evaluate(self, sets: Sequence[str] | None = None, checkpoint: str | None = None) -> RunResult:
+        """Makes a pass over evaluation sets with the weights of a checkpoint, without any training.
+
+        Takes no lock: it may run beside a training.
+
+        Args:
+            sets: Names of sets, None for all.
+            checkpoint: The prefix of a checkpoint's files, None for the newest commit of the run directory.
+
+        Raises:
+            ConfigurationError: For an unknown set.
+            RunDirectoryError: If there is no such checkpoint, or it is damaged or of another model.
+        """
+        chosen = self._chosen(sets)
+        directory = self._directory()
+        path = self._store(directory).newest_path() if checkpoint is None else checkpoint
+        built = self._compile(None, chosen, self._seed or 0)
+        writer = writers.Writers([progress.ConsoleWriter(), tensorboard.EventWriter(directory.events_dir)])
+        with contextlib.closing(writer):
+            passes = evaluation.Evaluation(built, chosen)
+            result = evaluation.evaluate_checkpoint(passes, path, self._config.session_config, writer)
+        logging.info('Result:\n%s', tables.result_table(result))
+        return result
+
+    def _train(
+        self, sets: Mapping[str, EvalSet], schedule: Schedule, directory: run_dir.RunDir | None = None
+    ) -> RunResult:
+        if self._train_input_fn is None:
+            raise errors.missing(
+                'Experiment.train_input_fn', 'training', 'Bind it: `Experiment.train_input_fn = @train/my.input_fn`.'
+            )
+        directory = directory or self._directory()
+        with directory.locked():
+            store = self._store(directory)
+            seed = self._run_seed(store)
+            self._write_configuration(directory, seed)
+            compiled = self._compile(self._train_input_fn, sets, seed)
+            run_dir.write_atomically(directory.operative_config_file, config.operative_text())
+            if sets and (unused := config.unused_bindings()):
+                logging.warning('%s', config.unused_report(unused))
+            logging.info('Variables:\n%s', tables.parameter_table(_parameters(compiled)))
+            settings = loop.Settings(schedule, self._config, self._train_hooks, seed)
+            with contextlib.closing(_training_writer(directory)) as writer:
+                run = loop.Loop(compiled, evaluation.Evaluation(compiled, dict(sets)), store, writer, settings)
+                with _failure_recorded(directory, run):
+                    result = run.run()
+            run_dir.write_atomically(directory.result_file, writers.result_json(result))
+        logging.info('Result:\n%s', tables.result_table(result))
+        return result
+
+    def _compile(self, train_input_fn: InputFn | None, sets: Mapping[str, EvalSet], seed: int) -> Compiled:
+        model = compiled.Model(self._model_fn, self._params, self._config)
+        with config.gin_errors():
+            built = compiled.compile_graph(
+                model,
+                train_input_fn,
+                list(sets.values()),
+                seed=seed,
+                require_equal_structures=self._require_equal_structures,
+            )
+        compiled.check_scaffolds(built)
+        return built
+
+    def _schedule(self, sets: Mapping[str, EvalSet]) -> Schedule:
+        settings = self._config
+        return Schedule(
+            train_steps=self._train_steps,
+            periods={stream: s.every_steps or self._eval_every_steps for stream, s in sets.items()},
+            commits=settings.save_checkpoints_steps is not None or settings.save_checkpoints_secs is not None,
+            commit_steps=settings.save_checkpoints_steps,
+            eval_at_start=self._eval_at_start,
+        )
+
+    def _store(self, directory: run_dir.RunDir) -> commits.Commits:
+        return commits.Commits(
+            directory,
+            keep=self._config.keep_checkpoint_max,
+            keep_every_n_hours=self._config.keep_checkpoint_every_n_hours,
+        )
+
+    def _directory(self) -> run_dir.RunDir:
+        if not self._model_dir:
+            raise errors.missing('Experiment.model_dir', 'a run', 'Pass `--model_dir=runs/my_run`, or bind it.')
+        return run_dir.RunDir(os.path.abspath(self._model_dir))
+
+    def _run_seed(self, store: commits.Commits) -> int:
+        newest = store.latest()
+        kept = None if newest is None else newest.seed
+        seed = self._seed if self._seed is not None else kept
+        if seed is None:
+            seed = random.SystemRandom().randrange(_LARGEST_SEED)
+        if kept is not None and kept != seed:
+            logging.warning('`Experiment.seed` [%d]: this run began with %d; the weights go on from there.', seed, kept)
+        logging.info('Seed %d: the graph, and Python and NumPy while it is built.', seed)
+        return seed
+
+    def _write_configuration(self, directory: run_dir.RunDir, seed: int) -> None:
+        run_dir.write_atomically(directory.config_file, config.config_text())
+        provenance = json.dumps(run_dir.provenance(sys.argv, seed), indent=2)
+        run_dir.write_atomically(directory.provenance_file, provenance + '\n')
+
+    def _chosen(self, names: Sequence[str] | None) -> dict[str, EvalSet]:
+        if not self._eval_sets:
+            raise errors.missing('Experiment.eval_sets', 'evaluation', 'Bind at least one: `[@valid/EvalSet()]`.')
+        for name in names or ():
+            if name not in self._eval_sets:
+                raise errors.ConfigurationError(
+                    f'`sets` [{name}]: no such evaluation set. {errors.nearest(name, self._eval_sets)}'
+                )
+        return {stream: self._eval_sets[stream] for stream in names or self._eval_sets}
+
+
+def _as_eval_sets(given: EvalSets) -> dict[str, EvalSet]:
+    """Returns the sets by stream name, in their order."""
+    if isinstance(given, EvalSet):
+        sets = [given]
+    elif isinstance(given, Mapping):
+        sets = [EvalSet(name=name, input_fn=input_fn) for name, input_fn in given.items()]
+    elif callable(given):
+        sets = [EvalSet(input_fn=given)]
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        sets = list(given)
+    else:
+        raise errors.ConfigurationTypeError(f'`Experiment.eval_sets` [{given!r}] {_EVAL_SETS_RULE}')
+    for eval_set in sets:
+        _check_eval_set(eval_set)
+    streams = [s.stream for s in sets]
+    for stream in streams:
+        if streams.count(stream) > 1:
+            raise errors.ConfigurationError(
+                f'`EvalSet.name` [{stream}] is used by {streams.count(stream)} sets. Give each a name of its own.'
+            )
+    return dict(zip(streams, sets, strict=True))
+
+
+_EVAL_SETS_RULE = (
+    'must be a list of EvalSet, a dict of input functions by name, or one input function. In gin: '
+    '`Experiment.eval_sets = [@valid/EvalSet(), @test/EvalSet()]`, with the parentheses.'
+)
+
+
+def _check_eval_set(eval_set: Any) -> None:
+    if not isinstance(eval_set, EvalSet):
+        raise errors.ConfigurationTypeError(f'`Experiment.eval_sets` [{eval_set!r}] {_EVAL_SETS_RULE}')
+    if eval_set.name is not None:
+        run_dir.check_stream_name(eval_set.name)
+    input_functions.check_input_fn(eval_set.input_fn, name=f'EvalSet.input_fn of {eval_set.stream}')
+
+
+def _agreed(name: str, own: Any, repeated: Any) -> Any:
+    """Returns a setting that the experiment and its RunConfig both may say."""
+    if own is not None and repeated is not None and own != repeated:
+        other = 'model_dir' if name == 'model_dir' else 'tf_random_seed'
+        raise errors.ConfigurationError(
+            f'`Experiment.{name}` [{own}] and `RunConfig.{other}` [{repeated}] mean the same and differ. Set one of '
+            'them (a `--model_dir` flag counts as the first).'
+        )
+    return repeated if own is None else own
+
+
+def _checked_seed(seed: Any) -> int | None:
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _LARGEST_SEED):
+        raise errors.ConfigurationError(f'`Experiment.seed` [{seed!r}] must be an integer from 0 to {_LARGEST_SEED}.')
+    return seed
+
+
+def _parameters(built: Compiled) -> list[ParameterRow]:
+    """Returns the model's variables; those named below a trainable one are its optimizer's and left out."""
+    with built.graph.as_default():
+        trainable = {variable.op.name for variable in v1.trainable_variables()}
+        variables = v1.global_variables()
+    rows = []
+    for variable in variables:
+        name = variable.op.name
+        if name in trainable or not any(name.startswith(f'{owner}/') for owner in trainable):
+            shape = tuple(variable.shape.as_list()) if variable.shape.rank is not None else ()
+            rows.append(ParameterRow(name, shape, variable.dtype.base_dtype.name, name in trainable))
+    return rows
+
+
+def _training_writer(directory: run_dir.RunDir) -> writers.Writers:
+    return writers.Writers(
+        [
+            progress.ConsoleWriter(),
+            writers.MetricsWriter(directory.metrics_file),
+            writers.TimelineWriter(directory.timeline_file),
+            tensorboard.EventWriter(directory.events_dir),
+        ]
+    )
+
+
+@contextlib.contextmanager
+def _failure_recorded(directory: run_dir.RunDir, run: loop.Loop) -> Iterator[None]:
+    """Leaves a `result.json` behind a run that failed, and lets the error go on."""
+    try:
+        yield
+    except Exception as error:
+        result = RunResult('failed', f'{type(error).__name__}: {error}', run.step, exit_code=1)
+        run_dir.write_atomically(directory.result_file, writers.result_json(result))
+        raise

@@ -1,0 +1,386 @@
+"""The binary: exit codes, refusals, and a run that is stopped and started again."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import gin
+import pytest
+import tensorflow as tf
+from absl import flags
+from tensorflow.compat import v1
+
+from framework import EstimatorSpec, ModeKeys, main, testing
+
+FEATURES, LABELS = testing.blobs(40)
+KEYS = v1.GraphKeys
+
+
+# A model and an input function that can be wrong in every way that the table below lists.
+
+
+@gin.configurable(module='slip')
+def model_fn(features, labels, mode, fault=None):
+    spec = testing.linear_model_fn(features, labels, mode)
+    replace = spec._replace
+    train = mode == ModeKeys.TRAIN
+    if fault == 'no spec':
+        return spec.loss
+    if fault == 'no train op':
+        return EstimatorSpec(ModeKeys.TRAIN, loss=spec.loss) if train else spec
+    if fault == 'no loss':
+        return EstimatorSpec(mode, train_op=spec.train_op)
+    if fault == 'loss per example':
+        return replace(loss=tf.zeros([3]))
+    if fault == 'another mode':
+        return EstimatorSpec(ModeKeys.PREDICT, predictions=features)
+    if fault == 'metric named loss' and not train:
+        return replace(eval_metric_ops={'loss': v1.metrics.mean(features)})
+    if fault == 'metric without update' and not train:
+        return replace(eval_metric_ops={'mean': tf.reduce_mean(features)})
+    if fault == 'hook':
+        return replace(training_hooks=['a hook'])
+    if fault == 'scaffold':
+        return replace(scaffold='scaffold')
+    if fault == 'evaluation saver' and not train:
+        return replace(scaffold=v1.train.Scaffold(saver=v1.train.Saver()))
+    if fault == 'trainable in EVAL' and not train:
+        return replace(loss=spec.loss + v1.get_variable('extra', []))
+    if fault == 'shape clash':
+        return replace(loss=spec.loss + tf.reduce_sum(tf.Variable(tf.zeros([2 if train else 3]), name='bias')))
+    if fault == 'dtype clash':
+        bias = tf.Variable(tf.zeros([], tf.float32 if train else tf.float64), name='bias')
+        return replace(loss=spec.loss + tf.cast(bias, tf.float32))
+    if fault == 'other graph':
+        with tf.Graph().as_default():
+            return replace(loss=tf.constant(0.0))
+    return spec
+
+
+@gin.configurable(module='slip')
+def input_fn(mode, fault=None, batch_size=10):
+    dataset = testing.array_input_fn(FEATURES, LABELS, batch_size)(mode)
+    return {
+        None: dataset,
+        'tensors': (tf.constant(FEATURES), tf.constant(LABELS)),
+        'arrays': (FEATURES, LABELS),
+        'triple': dataset.map(lambda x, y: (x, y, y)),
+        'empty': dataset.take(0),
+        'endless': dataset.repeat(),
+        'wide': dataset.map(lambda x, y: (tf.concat([x, x], 1), y)),
+    }[fault]
+
+
+@gin.configurable(module='slip')
+def no_features_fn(labels, mode):
+    raise AssertionError('never called')
+
+
+@gin.configurable(module='slip', denylist=['width'])
+def extra_argument_fn(features, labels, mode, width):
+    raise AssertionError('never called')
+
+
+@gin.configurable(module='slip')
+def no_labels_fn(features, mode):
+    raise AssertionError('never called')
+
+
+@gin.configurable(module='slip')
+def needy_input_fn(split):
+    raise AssertionError('never called')
+
+
+@gin.configurable(module='slip')
+def failing_fn(features, labels, mode):
+    raise KeyError('of the user')
+
+
+GOOD = {
+    'Experiment.model_fn': '@slip.model_fn',
+    'Experiment.train_input_fn': '@train/slip.input_fn',
+    'Experiment.eval_sets': '[@valid/EvalSet(), @test/EvalSet()]',
+    'valid/EvalSet.name': "'valid'",
+    'valid/EvalSet.input_fn': '@valid/slip.input_fn',
+    'test/EvalSet.name': "'test'",
+    'test/EvalSet.input_fn': '@test/slip.input_fn',
+    'Experiment.train_steps': '4',
+    'Experiment.run_config': '@RunConfig()',
+    'RunConfig.save_checkpoints_steps': '2',
+}
+
+
+def run(directory: pathlib.Path, changes: dict[str, str] | None = None, *arguments: str) -> int:
+    """Runs the binary in this process: a value of None takes a binding out."""
+    bindings = {name: value for name, value in {**GOOD, **(changes or {})}.items() if value is not None}
+    values = flags.FlagValues()
+    main.define_flags(values)
+    values(['main', f'--model_dir={directory}', *(f'--gin_param={k} = {v}' for k, v in bindings.items()), *arguments])
+    return main.run(values)
+
+
+def test_a_good_configuration_runs(tmp_path):
+    assert run(tmp_path) == 0
+    assert json.loads((tmp_path / 'result.json').read_text())['global_step'] == 4
+
+
+MODEL = 'slip.model_fn.fault'
+TRAIN = 'train/slip.input_fn.fault'
+VALID = 'valid/slip.input_fn.fault'
+
+REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
+    # model_fn
+    'no model_fn': ({'Experiment.model_fn': None}, '`Experiment.model_fn` is missing'),
+    'model_fn without features': ({'Experiment.model_fn': '@slip.no_features_fn'}, 'must include features argument'),
+    'model_fn with an unbound argument': (
+        {'Experiment.model_fn': '@slip.extra_argument_fn'},
+        "extra_argument_fn.*following not expected args: .*'width'|`width`",
+    ),
+    'model_fn without labels': ({'Experiment.model_fn': '@slip.no_labels_fn'}, 'labels'),
+    'params that nobody takes': ({'Experiment.params': '{"a": 1}'}, 'params'),
+    # what it returns
+    'no EstimatorSpec': ({MODEL: "'no spec'"}, 'model_fn should return an EstimatorSpec'),
+    'no loss': ({MODEL: "'no loss'"}, 'Missing loss'),
+    'no train_op': ({MODEL: "'no train op'"}, 'Missing train_op'),
+    'loss that is no scalar': ({MODEL: "'loss per example'"}, 'Loss must be scalar, given'),
+    'spec of another mode': ({MODEL: "'another mode'"}, 'mode'),
+    'metric of a reserved name': ({MODEL: "'metric named loss'"}, '"loss" is not allowed'),
+    'metric without an update': ({MODEL: "'metric without update'"}, r'must be \(metric_value, update_op\) tuples'),
+    'hook that is none': ({MODEL: "'hook'"}, 'All hooks must be SessionRunHook instances'),
+    'scaffold that is none': ({MODEL: "'scaffold'"}, 'scaffold must be tf.train.Scaffold'),
+    'evaluation with a saver': ({MODEL: "'evaluation saver'"}, 'custom getter'),
+    'tensor of another graph': ({MODEL: "'other graph'"}, 'must be from the default graph'),
+    # sharing
+    'trainable variable only in EVAL': ({MODEL: "'trainable in EVAL'"}, '`extra`: trainable, made by evaluation of'),
+    'shape clash': ({MODEL: "'shape clash'"}, r'`bias` \[\(3,\) float32\] .* \[\(2,\) float32\]'),
+    'dtype clash': ({MODEL: "'dtype clash'"}, '`bias`.*float64.*float32'),
+    # input
+    'no train_input_fn': ({'Experiment.train_input_fn': None}, '`Experiment.train_input_fn` is missing'),
+    'input_fn that returns tensors': ({TRAIN: "'tensors'"}, 'must return a tf.data.Dataset'),
+    'input_fn that returns arrays': ({TRAIN: "'arrays'"}, 'must return a tf.data.Dataset'),
+    'elements of three': ({TRAIN: "'triple'"}, r'\(features, labels\) as a len 2 tuple'),
+    'no training data': ({TRAIN: "'empty'"}, '`Experiment.train_input_fn` gave no batch'),
+    'empty set': ({VALID: "'empty'"}, '`valid` gave no batch'),
+    'endless set': ({VALID: "'endless'"}, '`valid`: its Dataset is infinite'),
+    'other structure': (
+        {VALID: "'wide'", 'Experiment.require_equal_structures': 'True'},
+        '(?s)valid.*another structure.*require_equal_structures',
+    ),
+    'input_fn with an unbound argument': ({'Experiment.train_input_fn': '@slip.needy_input_fn'}, 'split'),
+    'input_fn that is none': ({'Experiment.train_input_fn': '3'}, 'Experiment.train_input_fn'),
+    # sets
+    'two sets of one name': ({'test/EvalSet.name': "'valid'"}, r'`EvalSet.name` \[valid\] is used by 2 sets'),
+    'reserved set name': ({'valid/EvalSet.name': "'train'"}, 'train'),
+    'set name that is no directory': ({'valid/EvalSet.name': "'a/b'"}, 'a/b'),
+    'sets without parentheses': ({'Experiment.eval_sets': '[@valid/EvalSet]'}, 'with the parentheses'),
+    'sets that are none': ({'Experiment.eval_sets': "'valid'"}, '`Experiment.eval_sets`'),
+    'period of zero': ({'valid/EvalSet.every_steps': '0'}, r'`EvalSet.every_steps` \[0\] must be a positive integer'),
+    'limit of zero': ({'valid/EvalSet.steps': '0'}, r'`EvalSet.steps` \[0\] must be a positive integer'),
+    # settings
+    'no steps': ({'Experiment.train_steps': '0'}, r'`Experiment.train_steps` \[0\] must be a positive integer'),
+    'half a step': ({'Experiment.train_steps': '2.5'}, r'`Experiment.train_steps` \[2.5\] must be a positive integer'),
+    'negative period': ({'Experiment.eval_every_steps': '-1'}, r'`Experiment.eval_every_steps` \[-1\] must be'),
+    'both cadences': ({'RunConfig.save_checkpoints_secs': '60'}, 'can not be provided both'),
+    'negative log period': ({'RunConfig.log_step_count_steps': '-5'}, r'`RunConfig.log_step_count_steps` \[-5\]'),
+    'negative limit': ({'RunConfig.keep_checkpoint_max': '-1'}, r'`RunConfig.keep_checkpoint_max` \[-1\]'),
+    'run_config without parentheses': ({'Experiment.run_config': '@RunConfig'}, 'must be a RunConfig'),
+    'two seeds': ({'Experiment.seed': '1', 'RunConfig.tf_random_seed': '2'}, 'mean the same and differ'),
+    'seed that is none': ({'Experiment.seed': '-1'}, r'`Experiment.seed` \[-1\] must be an integer'),
+    'two directories': ({'RunConfig.model_dir': "'elsewhere'"}, 'mean the same and differ'),
+    'hooks that are none': ({'Experiment.train_hooks': "['hook']"}, 'SessionRunHook instances'),
+    # gin
+    'unknown configurable': ({'Experimnt.seed': '1'}, 'Did you mean `Experiment`'),
+    'unknown parameter': ({'Experiment.train_step': '1'}, 'train_steps'),
+    'unknown reference': ({'Experiment.model_fn': '@slip.modle_fn'}, 'Did you mean `@?slip.model_fn`'),
+    'unknown macro': ({'Experiment.train_steps': '%STEPS'}, 'STEPS'),
+    'bad literal': ({'Experiment.train_steps': '1 +'}, 'Experiment.train_steps'),
+    'unquoted string': ({'valid/EvalSet.name': 'valid'}, 'valid'),
+}
+
+
+@pytest.mark.parametrize('name', REFUSALS)
+def test_a_slip_is_refused_with_its_sentence_and_exit_code_2(name, tmp_path, capsys):
+    changes, text = REFUSALS[name]
+    code = run(tmp_path, changes)
+    error = capsys.readouterr().err
+    assert code == 2
+    assert 'Traceback' not in error
+    assert_matches(text, next(part for part in error.split('error: ') if part.strip()) if 'error: ' in error else error)
+    assert not list(tmp_path.glob('model.ckpt-[1-9]*')), 'nothing was trained'
+
+
+def assert_matches(text: str, error: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        raise ValueError(error)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'text'),
+    [
+        (['--mode=evalute'], r'`--mode` \[evalute\] is none of the modes. Did you mean `evaluate`'),
+        (['--gin_file=nowhere/base.gin'], 'nowhere/base.gin'),
+        (['--mode=evaluate', '--sets=vlid'], r'`sets` \[vlid\]: no such evaluation set. Did you mean `valid`'),
+        (['--model_dir='], '`Experiment.model_dir` is missing'),
+    ],
+)
+def test_a_slip_in_a_flag_is_refused_with_exit_code_2(arguments, text, tmp_path, capsys):
+    assert run(tmp_path, {}, *arguments) == 2
+    assert_matches(text, capsys.readouterr().err)
+
+
+def test_evaluation_without_a_checkpoint_is_refused_with_exit_code_3(tmp_path, capsys):
+    assert run(tmp_path, {}, '--mode=evaluate') == 3
+    assert_matches('holds no checkpoint. Train first', capsys.readouterr().err)
+
+
+def test_a_truncated_checkpoint_is_refused_with_exit_code_3_and_not_taken_for_the_end_of_the_data(tmp_path, capsys):
+    assert run(tmp_path) == 0
+    gin.clear_config()
+    os.truncate(tmp_path / 'model.ckpt-4.data-00000-of-00001', 10)
+    assert run(tmp_path, {'Experiment.train_steps': '8'}) == 3
+    assert_matches('model.ckpt-4` can not be restored: its files are damaged', capsys.readouterr().err)
+
+
+def test_an_error_of_the_users_own_code_goes_through(tmp_path):
+    with pytest.raises(KeyError, match='of the user'):
+        run(tmp_path, {'Experiment.model_fn': '@slip.failing_fn'})
+
+
+def test_a_loss_that_is_not_finite_is_exit_code_1(tmp_path, capsys):
+    assert run(tmp_path, {'Experiment.model_fn': '@slip.nan_fn'}) == 1
+    assert_matches(r'`loss` \[nan\] is not finite at step 1', capsys.readouterr().err)
+    assert json.loads((tmp_path / 'result.json').read_text())['status'] == 'failed'
+
+
+@gin.configurable(module='slip')
+def nan_fn(features, labels, mode):
+    spec = testing.linear_model_fn(features, labels, mode)
+    return spec._replace(loss=spec.loss * float('nan'))
+
+
+def test_a_binding_that_nothing_uses_is_a_warning(tmp_path, caplog):
+    assert run(tmp_path, {'unused/slip.input_fn.batch_size': '3'}) == 0
+    assert 'unused/slip.input_fn.batch_size' in caplog.text
+
+
+def test_every_spelling_of_the_gin_flags_is_accepted(tmp_path):
+    for name, flag in enumerate(('gin_file', 'gin_files')):
+        path = tmp_path / f'{name}.gin'
+        path.write_text('Experiment.train_steps = 3\n')
+        values = flags.FlagValues()
+        main.define_flags(values)
+        values(['main', f'--{flag}={path}', '--gin_params=Experiment.seed = 1', '--gin_bindings=Experiment.seed = 2'])
+        gin.clear_config()
+        main.run(values)  # fails for want of a model_fn, after the files and bindings were read
+        assert gin.query_parameter('Experiment.train_steps') == 3
+        assert gin.query_parameter('Experiment.seed') == 2
+
+
+# A real process, with an absl main of a user's own.
+
+OWN_MAIN = """
+from absl import app, flags
+from framework import main as framework_main
+import own_model
+
+flags.DEFINE_integer('stop_at', 0, 'A flag of my own.')
+framework_main.define_flags()
+
+
+def main(argv):
+  own_model.STOP_AT = flags.FLAGS.stop_at
+  raise SystemExit(framework_main.run())
+
+
+if __name__ == '__main__':
+  app.run(main, flags_parser=framework_main.parse_flags)
+"""
+OWN_MODEL = """
+import os, signal
+import gin
+from tensorflow.compat import v1
+from framework import testing
+
+STOP_AT = 0
+
+
+class Stop(v1.train.SessionRunHook):
+    runs = 0
+
+    def after_run(self, run_context, run_values):
+        Stop.runs += 1
+        if Stop.runs == STOP_AT:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@gin.configurable(module='own')
+def model_fn(features, labels, mode):
+    return testing.linear_model_fn(features, labels, mode)._replace(training_hooks=[Stop()])
+
+
+@gin.configurable(module='own')
+def input_fn(mode):
+    return testing.array_input_fn(*testing.blobs(40), 10)(mode)
+"""
+OWN_GIN = """
+Experiment.model_fn = @own.model_fn
+Experiment.train_input_fn = @own.input_fn
+Experiment.eval_sets = @EvalSet()
+EvalSet.name = 'valid'
+EvalSet.input_fn = @own.input_fn
+Experiment.train_steps = 300
+Experiment.eval_every_steps = 50
+Experiment.run_config = @RunConfig()
+RunConfig.save_checkpoints_steps = 100
+"""
+
+
+def own_binary(tmp_path: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a user's binary with a hard limit; it has no children, so ending it ends everything."""
+    for name, text in {'own_main.py': OWN_MAIN, 'own_model.py': OWN_MODEL, 'own.gin': OWN_GIN}.items():
+        (tmp_path / name).write_text(text)
+    root = pathlib.Path(__file__).parents[1]
+    return subprocess.run(
+        [sys.executable, 'own_main.py', '--gin_file=own.gin', '--model_dir=run', *arguments],
+        cwd=tmp_path,
+        env={**os.environ, 'PYTHONPATH': str(root)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_main_of_the_users_own_has_at_most_15_lines():
+    assert len([line for line in OWN_MAIN.splitlines() if line]) <= 15
+
+
+def test_sigterm_commits_and_the_same_command_goes_on_in_the_right_phase(tmp_path):
+    # step  0    50   100   137 SIGTERM | start   150   200   250   300
+    #            E     E    commit      |          E     E     E     E
+    stopped = own_binary(tmp_path, '--stop_at=137')
+    assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
+    assert passes(tmp_path) == [50, 100]
+    assert (tmp_path / 'run' / 'model.ckpt-137.index').exists()
+    assert json.loads((tmp_path / 'run' / 'result.json').read_text())['status'] == 'interrupted'
+    finished = own_binary(tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert passes(tmp_path) == [50, 100, 150, 200, 250, 300]
+    trained = [row for row in phases(tmp_path) if row['phase'] == 'train']
+    assert sum(row['steps'] for row in trained) == 300
+    refused = own_binary(tmp_path, '--gin_param=own.model_fn.nothing = 1')
+    assert (refused.returncode, refused.stdout) == (2, '')
+    assert 'nothing' in refused.stderr
+    assert 'Traceback' not in refused.stderr
+
+
+def phases(tmp_path: pathlib.Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / 'run' / 'timeline.jsonl').read_text().splitlines()]
+
+
+def passes(tmp_path: pathlib.Path) -> list[int]:
+    return [row['step'] for row in phases(tmp_path) if row['phase'] == 'evaluate']
