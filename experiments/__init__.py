@@ -1,0 +1,1 @@
+"""Experiments in one fixed form: model.py, data.py, README.md."""
