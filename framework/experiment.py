@@ -187,6 +187,7 @@ class Experiment:
                 require_equal_structures=self._require_equal_structures,
             )
         compiled.check_scaffolds(built)
+        compiled.check_train_op(built, hooked=bool(self._train_hooks))
         return built
 
     def _schedule(self, sets: Mapping[str, EvalSet]) -> Schedule:

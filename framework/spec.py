@@ -22,6 +22,7 @@ from framework.export_outputs import (
 )
 
 __all__ = [
+    'LOSS_PER_EXAMPLE',
     'ClassificationOutput',
     'EstimatorSpec',
     'ExportOutput',
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _MODEL_FN_ARGUMENTS = ('features', 'labels', 'mode', 'params', 'config')
+LOSS_PER_EXAMPLE = 'loss_per_example'  # every pass has it, in our own files only: `loss` weighs batches, not examples
 _RESERVED_METRICS = ('loss', 'global_step')
 _DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 

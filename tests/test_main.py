@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import gin
+import keras
 import pytest
 import tensorflow as tf
 from absl import flags
@@ -55,6 +56,23 @@ def model_fn(features, labels, mode, fault=None):
     if fault == 'dtype clash':
         bias = tf.Variable(tf.zeros([], tf.float32 if train else tf.float64), name='bias')
         return replace(loss=spec.loss + tf.cast(bias, tf.float32))
+    if fault == 'shape clash of get_variable':
+        return replace(loss=spec.loss + tf.reduce_sum(v1.get_variable('bias', [2 if train else 3])))
+    if fault == 'no weight moved':
+        return replace(train_op=v1.train.get_global_step().assign_add(1).op) if train else spec
+    if fault == 'step stands still':
+        return replace(train_op=v1.train.GradientDescentOptimizer(0.1).minimize(spec.loss)) if train else spec
+    if fault == 'keras 3 layer':
+        return replace(loss=tf.reduce_mean(keras.layers.Dense(2)(features)))
+    if fault == 'keras 3 dropout':
+        return replace(loss=spec.loss + tf.reduce_sum(keras.layers.Dropout(0.5)(features, training=True)))
+    if fault == 'keras 3 metric':
+        return replace(eval_metric_ops={'mean': keras.metrics.Mean()})
+    if fault == 'new-style optimizer' and train:
+        variables = v1.trainable_variables()
+        pairs = zip(v1.gradients(spec.loss, variables), variables, strict=True)
+        counted = tf.keras.optimizers.Adam().apply_gradients(pairs)
+        return replace(train_op=tf.group(counted, v1.train.get_global_step().assign_add(1)))
     if fault == 'other graph':
         with tf.Graph().as_default():
             return replace(loss=tf.constant(0.0))
@@ -157,7 +175,21 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     # sharing
     'trainable variable only in EVAL': ({MODEL: "'trainable in EVAL'"}, '`extra`: trainable, made by evaluation of'),
     'shape clash': ({MODEL: "'shape clash'"}, r'`bias` \[\(3,\) float32\] .* \[\(2,\) float32\]'),
+    'shape clash of get_variable': (
+        {MODEL: "'shape clash of get_variable'"},
+        r'variable bias, but specified shape \(3,\) and found shape \(2,\)\. model_fn must make the same',
+    ),
     'dtype clash': ({MODEL: "'dtype clash'"}, '`bias`.*float64.*float32'),
+    # Keras, and train ops that don't train
+    'Keras 3 layer': ({MODEL: "'keras 3 layer'"}, r'`kernel` is made by Keras 3 \[Dense\]'),
+    'Keras 3 dropout': ({MODEL: "'keras 3 dropout'"}, 'made by Keras 3'),
+    'Keras 3 metric': ({MODEL: "'keras 3 metric'"}, 'made by Keras 3'),
+    'new-style Keras optimizer': (
+        {MODEL: "'new-style optimizer'"},
+        'changes none of the 1 trainable variables. Return what `optimizer.minimize',
+    ),
+    'train op that moves no weight': ({MODEL: "'no weight moved'"}, 'changes none of the 1 trainable variables'),
+    'train op that leaves the step': ({MODEL: "'step stands still'"}, 'does not move `global_step`'),
     # input
     'no train_input_fn': ({'Experiment.train_input_fn': None}, '`Experiment.train_input_fn` is missing'),
     'input_fn that returns tensors': ({TRAIN: "'tensors'"}, 'must return a tf.data.Dataset'),

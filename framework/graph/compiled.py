@@ -16,12 +16,12 @@ from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors, spec
-from framework.graph import collections, sharing, streams
+from framework.graph import collections, movement, sharing, streams, tables
 from framework.run_config import EvalSet
-from framework.spec import ModeKeys
+from framework.spec import LOSS_PER_EXAMPLE, ModeKeys
 
 KEYS = v1.GraphKeys
-LOSS = 'loss'  # the metric that every pass has: the mean of the loss over batches
+LOSS = 'loss'  # the metric that every pass has: the mean of the loss over batches, as in tf.estimator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +131,7 @@ def compile_graph(
         if train is not None:
             streams.compare_with_training(train.source, groups, require_equal_structures)
         towers = [builder.tower(i, group) for i, group in enumerate(groups)]
-        collections.show(graph, collections.EMPTY if train is None else train.collections)
+        collections.show(graph, builder.shown)
         init = _evaluation_init(_local_variables(before), towers, sources)
     return Compiled(graph, builder.global_step, train, towers, init)
 
@@ -156,9 +156,15 @@ class _Builder:
         self._graph = graph
         self._model = model
         self._shared = sharing.SharedVariables()
-        self._weight_losses: collections.Snapshot | None = None  # of the first call of model_fn
+        self._first: collections.Snapshot | None = None  # the collections of the first call of model_fn
+        self._weight_losses = collections.EMPTY
         with v1.variable_scope(v1.get_variable_scope(), use_resource=True):
             self.global_step = v1.train.create_global_step(graph)
+
+    @property
+    def shown(self) -> collections.Snapshot:
+        """The collections that the finished graph shows: those of the first call, as a graph of one call would."""
+        return self._first or collections.EMPTY
 
     def train_stream(self, input_fn: Callable[..., Any]) -> TrainStream:
         source = streams.train_source(input_fn, self._model.params, self._model.config)
@@ -166,7 +172,7 @@ class _Builder:
         with collections.shown(self._graph, source.collections):
             result = self._call(batch, ModeKeys.TRAIN, '', 'training')
             taken = collections.take(self._graph)
-        self._weight_losses = collections.batch_free_regularization(taken)
+        self._note_first(taken)
         # The step is read after the train op in the same run: a second run would cost a round trip per step.
         with v1.name_scope('framework/train/'), tf.control_dependencies([result.train_op]):
             step_after = tf.identity(self.global_step.read_value(), name='step_after')
@@ -177,21 +183,28 @@ class _Builder:
         batch = streams.tower_input(name, sources)
         caller = f'evaluation of {", ".join(source.stream for source in sources)}'
         before = _local_variables()
-        with collections.shown(self._graph, self._weight_losses or collections.EMPTY):
+        with collections.shown(self._graph, self._weight_losses):
             result = self._call(batch, ModeKeys.EVAL, f'eval/{name}/', caller)
             with v1.name_scope(f'framework/{name}/'):
-                metrics = _metrics(result)
-                reset = tf.group(v1.variables_initializer(_local_variables(before)), name='reset')
+                metrics = _metrics(result, batch.examples)
+                own = v1.variables_initializer(_local_variables(before))
+                reset = tf.group(own, *self._table_copies(), name='reset')
                 update = tf.group(*(update for _, update in metrics.values()), name='update')
             taken = collections.take(self._graph)
-        if self._weight_losses is None:
-            self._weight_losses = collections.batch_free_regularization(taken)
+        self._note_first(taken)
         values = {key: value for key, (value, _) in metrics.items()}
         return Tower(name, {s.stream: s for s in sources}, batch, result, reset, update, values, taken)
 
+    def _note_first(self, taken: collections.Snapshot) -> None:
+        if self._first is None:
+            self._first = taken
+            self._weight_losses = collections.batch_free_regularization(taken)
+
+    def _table_copies(self) -> list[tf.Operation]:
+        return [] if self._first is None else tables.copies(self._first, collections.take(self._graph))
+
     def _call(self, batch: streams.Input, mode: str, prefix: str, caller: str) -> spec.EstimatorSpec:
-        first = self._weight_losses is None
-        with self._shared.first_call(caller) if first else self._shared.later_call(prefix, caller):
+        with self._shared.first_call(caller) if self._first is None else self._shared.later_call(prefix, caller):
             return spec.call_model_fn(
                 self._model.model_fn,
                 features=batch.features,
@@ -202,9 +215,13 @@ class _Builder:
             )
 
 
-def _metrics(result: spec.EstimatorSpec) -> dict[str, tuple[tf.Tensor, Any]]:
+def _metrics(result: spec.EstimatorSpec, examples: tf.Tensor) -> dict[str, tuple[tf.Tensor, Any]]:
     """Returns the metrics in order of their names, so that equal models give equal graphs."""
-    metrics = {**result.eval_metric_ops, LOSS: v1.metrics.mean(result.loss, name=LOSS)}
+    metrics = {
+        LOSS_PER_EXAMPLE: v1.metrics.mean(result.loss, tf.cast(examples, tf.float32), name=LOSS_PER_EXAMPLE),
+        **result.eval_metric_ops,
+        LOSS: v1.metrics.mean(result.loss, name=LOSS),
+    }
     return {name: metrics[name] for name in sorted(metrics)}
 
 
@@ -224,6 +241,38 @@ def _evaluation_init(
     resets = [tower.reset for tower in towers]
     with v1.name_scope('framework/'):
         return tf.group(v1.variables_initializer(list(variables)), *resets, *tables, name='evaluation_init')
+
+
+def check_train_op(compiled: Compiled, hooked: bool) -> None:
+    """Refuses a train op that moves no weight, or not the global step.
+
+    Args:
+        compiled: A graph with a training call.
+        hooked: Whether the caller has hooks. Hooks may do the training, as some GANs have it: then this only warns.
+
+    Raises:
+        ConfigurationError: If the train op can't change any trainable variable, or can't change the global step.
+    """
+    if compiled.train is None:
+        return
+    result = compiled.train.spec
+    with compiled.graph.as_default():
+        trainable = v1.trainable_variables()
+    faults = []
+    if trainable and not movement.changed(result.train_op, trainable):
+        faults.append(
+            f'`train_op` [{result.train_op.name}] changes none of the {len(trainable)} trainable variables. Return '
+            'what `optimizer.minimize(loss, global_step=...)` of a `tf.compat.v1.train` optimizer returns.'
+        )
+    if not movement.changed(result.train_op, [compiled.global_step]):
+        faults.append(
+            f'`train_op` [{result.train_op.name}] does not move `global_step`. Pass '
+            '`global_step=tf.compat.v1.train.get_global_step()` to the optimizer, or group an `assign_add(1)` with it.'
+        )
+    if faults and not (hooked or result.training_hooks or result.training_chief_hooks):
+        raise errors.ConfigurationError(' '.join(faults))
+    for fault in faults:
+        logging.warning('%s (Unless a hook does it.)', fault)
 
 
 _OF_THE_SESSION = ('init_op', 'init_fn', 'ready_op', 'ready_for_local_init_op', 'summary_op')

@@ -8,6 +8,7 @@ graph that holds one call only. A custom getter tells the creator which of the t
 
 import contextlib
 import sys
+import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,10 @@ from framework import errors
 KEYS = v1.GraphKeys
 Key = tuple[str, int]
 Creator = Callable[..., Any]
+
+_SAME_IN_EACH_MODE = (
+    'model_fn must make the same variables in the same order in each mode, or give them names of their own.'
+)
 
 
 class _GetVariable:
@@ -43,6 +48,10 @@ class _GetVariable:
         self._depth += 1
         try:
             return getter(self._prefix + name if _is_local(kwargs) else name, *args, **kwargs)
+        except ValueError as error:
+            if not str(error).startswith('Trying to share variable'):
+                raise
+            raise errors.ConfigurationError(f'{str(error).rstrip(".")}. {_SAME_IN_EACH_MODE}') from error
         finally:
             self._depth -= 1
 
@@ -66,6 +75,7 @@ class SharedVariables:
         get_variable = _GetVariable()
 
         def record(next_creator: Creator, **kwargs: Any) -> Any:
+            _refuse_keras_3(kwargs)
             variable = next_creator(**_as_resource(kwargs))
             if not get_variable.at_work and not _is_local(kwargs):
                 name = _canonical_name(kwargs, prefix='')
@@ -135,6 +145,7 @@ class _Replay:
         self._new_trainable: list[str] = []
 
     def create(self, next_creator: Creator, **kwargs: Any) -> Any:
+        _refuse_keras_3(kwargs)
         kwargs = _as_resource(kwargs)
         if _is_local(kwargs):
             return next_creator(**kwargs)
@@ -163,8 +174,7 @@ class _Replay:
             return
         raise errors.ConfigurationError(
             f'`{key[0]}` [{_describe(shape, dtype)}] in {self._stream} is not the variable that {self._first} made '
-            f'under this name [{_describe(known.shape, known.dtype)}]. model_fn must make the same variables in the '
-            'same order in each mode, or give them names of their own.\n'
+            f'under this name [{_describe(known.shape, known.dtype)}]. {_SAME_IN_EACH_MODE}\n'
             f'  {self._first} made: {", ".join(_listed(k, v.shape, v.dtype) for k, v in self._recorded.items())}\n'
             f'  here so far: {", ".join(self._asked)}'
         )
@@ -201,6 +211,31 @@ def _reset_keras_learning_phase() -> None:
         warnings.simplefilter('ignore')  # Keras calls it deprecated, and has nothing else that resets the phase
         for backend in _keras_backends():
             backend.set_learning_phase(False)
+
+
+def _refuse_keras_3(kwargs: Mapping[str, Any]) -> None:
+    """Raises if Keras 3 is making this variable: in a graph its layers, metrics and optimizers are silently wrong.
+
+    Batch statistics never move, dropout drops the same units in every run, metrics stay 0, weights aren't shared.
+    """
+    owner = _keras_3_owner()
+    if owner is not None:
+        raise errors.ConfigurationError(
+            f'`{kwargs.get("name") or "a variable"}` is made by Keras 3 [{owner}], whose layers, metrics and optimizers '
+            'are silently wrong in a graph. Use `tf.keras` after `import framework`, `tf_keras` or `tf.compat.v1`, not '
+            '`import keras`.'
+        )
+
+
+def _keras_3_owner() -> str | None:
+    """Returns the type of the Keras 3 object that the user called to get here; the stack is the only trace of it."""
+    owner = None
+    frame: types.FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get('__name__', '').startswith('keras.src.'):
+            owner = type(frame.f_locals['self']).__name__ if 'self' in frame.f_locals else owner or 'a function'
+        frame = frame.f_back
+    return owner
 
 
 def _as_resource(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from google.protobuf import message
 
 from framework import run_dir
 from framework.reporting import rows, values, writers
+from framework.spec import LOSS_PER_EXAMPLE
 
 _LOSS = 'loss'
 _RATE = 'global_step/sec'
-_NOT_A_METRIC = 'global_step'
+_NOT_WRITTEN = {'global_step', LOSS_PER_EXAMPLE}
 
 
 class EventWriter(writers.Writer):
@@ -32,7 +33,7 @@ class EventWriter(writers.Writer):
     - None: nothing;
     - anything else: nothing, with one warning a metric.
 
-    `global_step` is the axis and isn't written.
+    `global_step`, the axis, isn't written, nor is `loss_per_example`, which belongs to our own files.
     """
 
     def __init__(self, directory_of: Callable[[str], str]):
@@ -60,7 +61,7 @@ class EventWriter(writers.Writer):
     def write_pass(self, row: rows.PassRow) -> None:
         """Writes the metrics into the set's directory."""
         summary = tf.compat.v1.Summary()
-        for name in sorted(set(row.metrics) - {_NOT_A_METRIC}):
+        for name in sorted(set(row.metrics) - _NOT_WRITTEN):
             summary.MergeFrom(self._metric(name, values.plain(row.metrics[name])))
         self._add(row.stream, row.step, summary)
 

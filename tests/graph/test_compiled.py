@@ -120,7 +120,7 @@ def test_a_pass_gives_the_metrics_of_the_whole_set():
     losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(10), LABELS]
     batches = [losses[:4].mean(), losses[4:8].mean(), losses[8:].mean()]
     assert examples == 10
-    assert list(values) == ['accuracy', 'loss']
+    assert list(values) == ['accuracy', 'loss', 'loss_per_example']
     np.testing.assert_allclose(values['accuracy'], np.mean(logits.argmax(axis=1) == LABELS), rtol=1e-6)
     np.testing.assert_allclose(values['loss'], np.mean(batches), rtol=1e-5)
 
@@ -169,7 +169,7 @@ def test_a_metric_is_shared_by_no_two_calls_and_adds_no_saved_variable():
 
     assert described(built.graph.get_collection(KEYS.GLOBAL_VARIABLES)) == [('global_step:0', [], 'int64')]
     assert len(local) == len({id(variable) for variable in local}) == len({variable.name for variable in local})
-    assert len(local) == 2 * 2 * 3 + 2 * 2  # total and count: of two metrics in three calls, of `loss` in two
+    assert len(local) == 2 * 2 * 3 + 2 * 2 * 2  # total and count: of two metrics in three calls, of two losses in two
 
     with session_for(built) as session:
         train_metrics = built.train.spec.eval_metric_ops
@@ -192,10 +192,15 @@ def test_a_reset_forgets_the_pass_before():
         tower = built.towers[0]
         session.run(tower.input.initializers['eval'])
         session.run(tower.update)
-        assert session.run(dict(tower.values)) == {'mean': 1.5, 'keras_mean': 1.5, 'loss': 3.0}
+        assert session.run(dict(tower.values)) == {
+            'mean': 1.5,
+            'keras_mean': 1.5,
+            'loss': 3.0,
+            'loss_per_example': 3.0,
+        }
         session.run(tower.reset)
         session.run(tower.update)
-        assert session.run(dict(tower.values)) == {'mean': 6.0, 'keras_mean': 6.0, 'loss': 6.0}
+        assert session.run(dict(tower.values)) == {'mean': 6.0, 'keras_mean': 6.0, 'loss': 6.0, 'loss_per_example': 6.0}
 
 
 def test_the_order_of_the_metrics_does_not_depend_on_the_dict():
@@ -209,7 +214,7 @@ def test_the_order_of_the_metrics_does_not_depend_on_the_dict():
 
     built = [compile_graph(model_fn(reverse), numbers(1), [EvalSet(input_fn=numbers(1))]) for reverse in (False, True)]
 
-    assert [list(each.towers[0].values) for each in built] == [['a', 'loss', 'm', 'z']] * 2
+    assert [list(each.towers[0].values) for each in built] == [['a', 'loss', 'loss_per_example', 'm', 'z']] * 2
     assert built[0].graph.as_graph_def() == built[1].graph.as_graph_def()
 
 

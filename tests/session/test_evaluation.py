@@ -370,4 +370,4 @@ def test_an_evaluation_spec_needs_no_metrics(evaluate):
         return spec if mode == ModeKeys.TRAIN else EstimatorSpec(mode, loss=spec.loss)
 
     result, _ = evaluate(model_fn=model_fn)
-    assert set(result.metrics['valid']) == {'loss'}
+    assert set(result.metrics['valid']) == {'loss', 'loss_per_example'}

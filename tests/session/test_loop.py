@@ -100,22 +100,24 @@ def test_a_run_without_commits_leaves_no_checkpoint(start, tmp_path):
 
 
 def test_the_clock_asks_for_commits_between_steps(start, clock):
-    # seconds  0    10   20   30   40     (10 a train run; a commit every 25)
-    # step     0    1    2    3    4
-    # commit   C              C    C
+    # seconds  0    10   20   30   40   50     (10 a train run; a commit every 25)
+    # step     0    1    2    3    4    5
+    # commit   C              C         C
     hook = testing.RecordingHook(after_run=lambda _: clock.advance(10))
-    run = start(4, sets=[], hooks=[hook], clock=clock, save_checkpoints_secs=25)
+    run = start(5, sets=[], hooks=[hook], clock=clock, save_checkpoints_secs=25)
     run.run()
-    assert run.phases == ['commit @0', 'train 3 @3', 'commit @3', 'train 1 @4', 'commit @4']
+    assert run.phases == ['commit @0', 'train 3 @3', 'commit @3', 'train 2 @5', 'commit @5']
 
 
 def test_the_timing_says_where_the_seconds_went(start, clock):
     hook = testing.RecordingHook(after_run=lambda _: clock.advance(10))
     slow = testing.RecordingHook(after_run=lambda _: clock.advance(100))
     model = _model(lambda _: {}, evaluation_hooks=[slow])
-    result = start(3, model_fn=model, hooks=[hook], clock=clock).run()
+    run = start(3, model_fn=model, hooks=[hook], clock=clock)
+    result = run.run()
     expected = {'start_up': 0.0, 'train': 30.0, 'evaluate': 300.0, 'commit': 0.0, 'total': 330.0}
     assert result.timing == expected
+    assert [row.secs for row in run.told(rows.PassRow)] == [300.0]
 
 
 def test_a_phase_tells_its_examples(start):
@@ -214,6 +216,16 @@ def test_a_start_when_the_step_is_reached_gives_the_recorded_metrics_without_ano
     assert again.writer.rows == []
     assert (result.status, result.global_step) == ('done', 3)
     assert result.metrics == {'valid': {name: float(value) for name, value in first.metrics['valid'].items()}}
+
+
+def test_a_set_that_is_new_to_a_finished_run_gets_one_pass_that_is_committed(start, make_eval_set):
+    start(3).run()
+    sets = [make_eval_set('valid'), make_eval_set('new')]
+    second, third = start(3, sets=sets), start(3, sets=sets)
+    second.run()
+    assert second.phases == ['new @3', 'commit @3']
+    assert set(third.run().metrics) == {'valid', 'new'}
+    assert third.phases == []
 
 
 def test_a_run_that_is_made_longer_trains_on(start):
@@ -596,7 +608,7 @@ def test_a_local_init_op_of_the_user_is_run_and_evaluation_is_initialised_all_th
 
     assert start(2, every={'valid': 1}, model_fn=_model(train)).run().metrics == {
         'train': {'loss': 5.0},
-        'valid': {'loss': EVAL_LOSS},
+        'valid': {'loss': EVAL_LOSS, 'loss_per_example': EVAL_LOSS},
     }
 
 
