@@ -20,11 +20,12 @@ from framework.graph.compiled import Compiled
 from framework.reporting import progress, tables, tensorboard, writers
 from framework.reporting.rows import ParameterRow, RunResult
 from framework.run_config import EvalSet, InputFn, RunConfig, hooks_tuple, positive
-from framework.session import commits, evaluation, loop
+from framework.session import commits, detached, evaluation, loop
 from framework.session.schedule import Schedule
 
 EvalSets = Sequence[EvalSet] | Mapping[str, InputFn] | EvalSet | InputFn
 _SMOKE_STEPS = 2
+_BY_REQUEST = '`Experiment.evaluation_graph` asks for it'
 _LARGEST_SEED = 2**31 - 1
 
 
@@ -52,6 +53,8 @@ class Experiment:
         seed: int | None = None,
         train_hooks: Sequence[Any] = (),
         require_equal_structures: bool = False,
+        evaluation_graph: str = 'auto',
+        sanity_batches: int = 2,
     ):
         """Checks every setting; nothing is built or written before a method is called.
 
@@ -70,6 +73,9 @@ class Experiment:
             seed: Seeds the graph, and Python and NumPy while it is built. None: drawn, logged and kept.
             train_hooks: SessionRunHooks around every training run.
             require_equal_structures: Refuse evaluation elements of another structure than training's.
+            evaluation_graph: `auto` evaluates in the graph of training wherever that is right, else, for one set, in a
+                graph of its own with the weights of a checkpoint. `separate` does so for all sets.
+            sanity_batches: Batches of every evaluation tower that a fresh run tries out before its first step.
 
         Raises:
             ConfigurationError: For any value that breaks its rule.
@@ -96,6 +102,8 @@ class Experiment:
         self._seed = _checked_seed(_agreed('seed', seed, self._config.tf_random_seed))
         self._train_hooks = hooks_tuple('Experiment.train_hooks', train_hooks)
         self._require_equal_structures = require_equal_structures
+        self._all_apart = _checked_evaluation_graph(evaluation_graph)
+        self._sanity_batches = _checked_sanity_batches(sanity_batches)
 
     def train_and_evaluate(self) -> RunResult:
         """Trains to `train_steps`, with passes over the evaluation sets at their periods and at the end.
@@ -142,11 +150,10 @@ class Experiment:
         chosen = self._chosen(sets)
         directory = self._directory()
         path = self._store(directory).newest_path() if checkpoint is None else checkpoint
-        built = self._compile(None, chosen, self._seed or 0)
+        parts = self._evaluation_parts(chosen, self._seed or 0)
         writer = writers.Writers([progress.ConsoleWriter(), tensorboard.EventWriter(directory.events_dir)])
         with contextlib.closing(writer):
-            passes = evaluation.Evaluation(built, chosen)
-            result = evaluation.evaluate_checkpoint(passes, path, self._config.session_config, writer)
+            result = detached.evaluate_checkpoint(parts, path, writer)
         logging.info('Result:\n%s', tables.result_table(result))
         return result
 
@@ -162,21 +169,52 @@ class Experiment:
             store = self._store(directory)
             seed = self._run_seed(store)
             self._write_configuration(directory, seed)
-            compiled = self._compile(self._train_input_fn, sets, seed)
+            compiled = self._compile(self._train_input_fn, {} if self._all_apart else sets, seed)
+            apart = dict.fromkeys(sets, _BY_REQUEST) if self._all_apart else compiled.apart
+            settings = loop.Settings(
+                schedule,
+                self._config,
+                self._train_hooks,
+                seed,
+                {stream: self._detached(sets[stream], seed, reason) for stream, reason in apart.items()},
+                self._sanity_batches,
+            )
+            shared = {stream: s for stream, s in sets.items() if stream not in apart}
             run_dir.write_atomically(directory.operative_config_file, config.operative_text())
             if sets and (unused := config.unused_bindings()):
                 logging.warning('%s', config.unused_report(unused))
             logging.info('Variables:\n%s', tables.parameter_table(_parameters(compiled)))
-            settings = loop.Settings(schedule, self._config, self._train_hooks, seed)
             with contextlib.closing(_training_writer(directory)) as writer:
-                run = loop.Loop(compiled, evaluation.Evaluation(compiled, dict(sets)), store, writer, settings)
+                run = loop.Loop(compiled, evaluation.Evaluation(compiled, shared), store, writer, settings)
                 with _failure_recorded(directory, run):
                     result = run.run()
             run_dir.write_atomically(directory.result_file, writers.result_json(result))
         logging.info('Result:\n%s', tables.result_table(result))
         return result
 
-    def _compile(self, train_input_fn: InputFn | None, sets: Mapping[str, EvalSet], seed: int) -> Compiled:
+    def _evaluation_parts(self, sets: Mapping[str, EvalSet], seed: int) -> list[detached.DetachedEvaluation]:
+        """Returns the sets in graphs without training: those that can share one in one, the others each in its own."""
+        apart: Mapping[str, str] = dict.fromkeys(sets, _BY_REQUEST)
+        if not self._all_apart:
+            built = self._compile(None, sets, seed)
+            apart = built.apart
+        shared = {stream: s for stream, s in sets.items() if stream not in apart}
+        parts = [self._detached(sets[stream], seed, reason) for stream, reason in apart.items()]
+        if not shared:
+            return parts
+        if apart:
+            built = self._compile(None, shared, seed)
+        return [detached.DetachedEvaluation(evaluation.Evaluation(built, shared), self._config.session_config), *parts]
+
+    def _detached(self, eval_set: EvalSet, seed: int, reason: str) -> detached.DetachedEvaluation:
+        logging.info('`%s` is evaluated in a graph of its own, by a checkpoint: %s.', eval_set.stream, reason)
+        sets = {eval_set.stream: eval_set}
+        built = self._compile(None, sets, seed, alone=True)
+        return detached.DetachedEvaluation(evaluation.Evaluation(built, sets), self._config.session_config)
+
+    def _compile(
+        self, train_input_fn: InputFn | None, sets: Mapping[str, EvalSet], seed: int, alone: bool = False
+    ) -> Compiled:
         model = compiled.Model(self._model_fn, self._params, self._config)
         with config.gin_errors():
             built = compiled.compile_graph(
@@ -184,6 +222,7 @@ class Experiment:
                 train_input_fn,
                 list(sets.values()),
                 seed=seed,
+                alone=alone,
                 require_equal_structures=self._require_equal_structures,
             )
         compiled.check_scaffolds(built)
@@ -293,6 +332,21 @@ def _checked_seed(seed: Any) -> int | None:
     return seed
 
 
+def _checked_evaluation_graph(value: Any) -> bool:
+    choices = ('auto', 'separate')
+    if value not in choices:
+        raise errors.ConfigurationError(
+            f'`Experiment.evaluation_graph` [{value!r}] is no such choice. {errors.nearest(str(value), choices)}'
+        )
+    return bool(value == 'separate')
+
+
+def _checked_sanity_batches(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise errors.ConfigurationError(f'`Experiment.sanity_batches` [{value!r}] must be 0 or a positive integer.')
+    return value
+
+
 def _parameters(built: Compiled) -> list[ParameterRow]:
     """Returns the model's variables; those named below a trainable one are its optimizer's and left out."""
     with built.graph.as_default():
@@ -302,7 +356,7 @@ def _parameters(built: Compiled) -> list[ParameterRow]:
     for variable in variables:
         name = variable.op.name
         if name in trainable or not any(name.startswith(f'{owner}/') for owner in trainable):
-            shape = tuple(variable.shape.as_list()) if variable.shape.rank is not None else ()
+            shape = None if variable.shape.rank is None else tuple(variable.shape.as_list())
             rows.append(ParameterRow(name, shape, variable.dtype.base_dtype.name, name in trainable))
     return rows
 

@@ -39,7 +39,7 @@ def check_input_fn(input_fn: Any, *, name: str) -> None:
         )
 
 
-def call_input_fn(input_fn: Callable[..., Any], *, stream: str, mode: str, params: Any, config: Any) -> tf.data.Dataset:
+def call_input_fn(input_fn: Callable[..., Any], *, stream: str, mode: str, params: Any, config: Any) -> Any:
     """Calls an input_fn on the CPU with those of `mode`, `params` and `config` that it names.
 
     Args:
@@ -50,10 +50,10 @@ def call_input_fn(input_fn: Callable[..., Any], *, stream: str, mode: str, param
         config: The run configuration.
 
     Returns:
-        The Dataset, made in the default graph.
+        A Dataset, a v1 iterator, or a structure of tensors, made in the default graph.
 
     Raises:
-        ConfigurationError: gin lacks a binding, or it returned something else than a Dataset of this graph.
+        ConfigurationError: gin lacks a binding, or it returned something else.
     """
     signature = CallSignature.of(input_fn, name='input_fn')
     arguments = {'mode': mode, 'config': config, **signature.params_argument(params)}
@@ -62,21 +62,26 @@ def call_input_fn(input_fn: Callable[..., Any], *, stream: str, mode: str, param
     arguments = {name: value for name, value in arguments.items() if name in signature.named}
     with tf.device('/cpu:0'):
         result = call_by_keyword(input_fn, arguments, name=f'input_fn of {stream}')
-        _check_dataset(result, stream, signature.label)
+        _check_result(result, stream, signature.label)
     return result
 
 
-def _check_dataset(result: Any, stream: str, label: str) -> None:
-    if not isinstance(result, (tf.data.Dataset, tf.compat.v1.data.Dataset)):
+def _check_result(result: Any, stream: str, label: str) -> None:
+    if isinstance(result, (tf.data.Dataset, tf.compat.v1.data.Dataset)):
+        tensors = [tf.data.experimental.to_variant(result)]
+    elif isinstance(result, tf.compat.v1.data.Iterator):
+        return
+    else:
+        tensors = tf.nest.flatten(result, expand_composites=True)
+    if not tensors or not all(isinstance(tensor, tf.Tensor) for tensor in tensors):
         raise ConfigurationTypeError(
-            f'The input_fn of stream `{stream}` ({label}) must return a tf.data.Dataset, given: '
-            f'[{_describe(result)}]. {_dataset_remedy(result)}'
+            f'The input_fn of stream `{stream}` ({label}) must return a tf.data.Dataset, or tensors of the graph, '
+            f'given: [{_describe(result)}]. {_dataset_remedy(result)}'
         )
-    variant = tf.data.experimental.to_variant(result)
-    if getattr(variant, 'graph', None) is not tf.compat.v1.get_default_graph():
+    if any(getattr(tensor, 'graph', None) is not tf.compat.v1.get_default_graph() for tensor in tensors):
         raise ConfigurationError(
-            f'The input_fn of stream `{stream}` ({label}) returned a Dataset [{result.element_spec}] that was made in '
-            'another graph or eagerly. Make the Dataset inside of input_fn, anew in each call.'
+            f'The input_fn of stream `{stream}` ({label}) returned a {_describe(result)} that was made in another '
+            'graph or eagerly. Make it inside of input_fn, anew in each call.'
         )
 
 
@@ -89,7 +94,7 @@ def _describe(result: Any) -> str:
 def _dataset_remedy(result: Any) -> str:
     if result is None:
         return 'Does every branch of it end in `return dataset`?'
-    if isinstance(result, (tf.data.Iterator, tf.compat.v1.data.Iterator)):
+    if isinstance(result, tf.data.Iterator):
         return 'Return the Dataset itself: the framework makes and owns its iterator.'
     parts = tf.nest.flatten(result)
     if parts and all(tf.is_tensor(part) or isinstance(part, (np.ndarray, np.generic, int, float)) for part in parts):

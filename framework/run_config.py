@@ -56,7 +56,10 @@ class EvalSet:
         every_steps: Global steps between its passes. None: `Experiment.eval_every_steps`. A pass is always made at the
             end of the run.
         steps: Batches a pass. None: all, until the data ends.
-        hooks: SessionRunHooks that see every batch of its passes.
+        hooks: SessionRunHooks that see every batch of its passes. `begin` is called once a run, before the graph is
+            frozen; `after_create_session`, `before_run`, `after_run` and `end` are called in every pass, so the state
+            that a pass starts from belongs into `after_create_session`. What they change of the model's variables is
+            put back after the pass.
     """
 
     input_fn: InputFn

@@ -23,6 +23,7 @@ _PACKAGES = ('tensorflow', 'tensorflow-cpu', 'tf-keras', 'numpy', 'gin-config', 
 _ENVIRONMENT = re.compile(r'TF_(?!CLI_|TOKEN_|VAR_).*|OMP_.*|CUDA_VISIBLE_DEVICES')
 _STREAM_NAME = re.compile(r'[A-Za-z0-9_.-]+')
 _GIT_SECS = 5
+_PATTERN_CHARACTERS = '[]*?\\'
 
 
 class RunDir:
@@ -41,6 +42,13 @@ class RunDir:
             raise errors.RunDirectoryError(
                 f'`model_dir` [{self.path}] is an address, and a run lives on a file system. '
                 'Choose a local or mounted directory.'
+            )
+        if found := [character for character in _PATTERN_CHARACTERS if character in self.path]:
+            # Saving takes the path as it is, restoring matches it as a pattern and may find nothing, or another run.
+            raise errors.RunDirectoryError(
+                f'`model_dir` [{self.path}] holds {" and ".join(f"`{character}`" for character in found)}, which '
+                'TensorFlow takes for a pattern when it restores a checkpoint. Choose a path without any of '
+                f'{" ".join(_PATTERN_CHARACTERS)}.'
             )
 
     @property

@@ -323,6 +323,21 @@ def test_params_reach_model_fn_and_input_fn_as_copies(tmp_path):
     assert given == {'rate': 0.1}
 
 
+def test_variables_of_unknown_shape_are_told_with_question_marks(tmp_path, caplog):
+    def model_fn(features, labels, mode):
+        for name, shape in (('rows', [None, 6]), ('anything', tf.TensorShape(None))):
+            v1.Variable(np.zeros([2, 6]), name=name, trainable=False, validate_shape=False, shape=shape)
+        return testing.linear_model_fn(features, labels, mode)
+
+    caplog.set_level('INFO', logger='absl')
+    assert make(tmp_path, model_fn=model_fn, eval_sets=()).train().status == 'done'
+    (table,) = [record.message for record in caplog.records if record.message.startswith('Variables:')]
+    found = [line.replace(' ', '') for line in table.splitlines()]
+    assert '|rows|[?,6]|?|no|' in found
+    assert '|anything|?|?|no|' in found
+    assert '|total||9+||' in found  # 4 x 2 weights and the global step
+
+
 def test_a_second_training_in_the_directory_is_refused(tmp_path):
     class Second(v1.train.SessionRunHook):
         def begin(self):

@@ -13,6 +13,7 @@ from framework.testing import drain
 
 TRAIN, EVAL, PREDICT = ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT
 EAGER_DATASET = tf.data.Dataset.range(3)
+EAGER_TENSOR = tf.constant(1)
 
 
 # check_input_fn.
@@ -151,10 +152,8 @@ class Loader:
     [
         (lambda: None, 'NoneType', 'return dataset'),
         (lambda: (np.ones(3), np.ones(3)), r'tuple of \(ndarray, ndarray\)', r'from_tensors\(\.\.\.\)'),
-        (lambda: [tf.constant(1), tf.constant(2)], 'list of', r'from_tensors\(\.\.\.\)'),
-        (lambda: {'x': tf.constant(1)}, 'dict', r'from_tensors\(\.\.\.\)'),
+        (lambda: {'x': np.ones(3), 'y': tf.constant(1)}, 'dict', r'from_tensors\(\.\.\.\)'),
         (lambda: np.ones(3), 'ndarray', 'from_arrays'),
-        (lambda: v1.data.make_one_shot_iterator(tf.data.Dataset.range(3)), 'Iterator', 'Return the Dataset itself'),
         (lambda: (i for i in range(3)), 'generator', r'from_generator\(\.\.\.\)'),
         (Loader, 'Loader', r'from_generator\(\.\.\.\)'),
         (lambda: needs_split, 'function', 'It returned a function'),
@@ -166,11 +165,22 @@ def test_a_result_that_is_no_dataset_is_refused_with_its_type_and_a_remedy(make,
         call(make)
 
 
+@pytest.mark.parametrize('make', [list, tuple, lambda pair: dict(zip('xy', pair, strict=True))])
+def test_tensors_of_the_graph_are_accepted(make):
+    result = make([tf.constant(1), tf.constant(2)])
+    assert call(lambda: result) is result
+
+
+def test_an_eager_tensor_is_refused():
+    with pytest.raises(ConfigurationError, match=r'returned a tuple of .* Make it inside of input_fn'):
+        call(lambda: (EAGER_TENSOR, EAGER_TENSOR))
+
+
 def test_a_dataset_made_outside_of_the_graph_is_refused():
     with tf.Graph().as_default():
         foreign = tf.data.Dataset.range(3)
     for dataset in (foreign, EAGER_DATASET):
-        with pytest.raises(ConfigurationError, match=r'stream `valid` .* Make the Dataset inside of input_fn'):
+        with pytest.raises(ConfigurationError, match=r'stream `valid` .* Make it inside of input_fn'):
             call(lambda dataset=dataset: dataset)
 
 

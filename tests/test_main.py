@@ -47,8 +47,6 @@ def model_fn(features, labels, mode, fault=None):
         return replace(training_hooks=['a hook'])
     if fault == 'scaffold':
         return replace(scaffold='scaffold')
-    if fault == 'evaluation saver' and not train:
-        return replace(scaffold=v1.train.Scaffold(saver=v1.train.Saver()))
     if fault == 'trainable in EVAL' and not train:
         return replace(loss=spec.loss + v1.get_variable('extra', []))
     if fault == 'shape clash':
@@ -84,7 +82,6 @@ def input_fn(mode, fault=None, batch_size=10):
     dataset = testing.array_input_fn(FEATURES, LABELS, batch_size)(mode)
     return {
         None: dataset,
-        'tensors': (tf.constant(FEATURES), tf.constant(LABELS)),
         'arrays': (FEATURES, LABELS),
         'triple': dataset.map(lambda x, y: (x, y, y)),
         'empty': dataset.take(0),
@@ -170,7 +167,6 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     'metric without an update': ({MODEL: "'metric without update'"}, r'must be \(metric_value, update_op\) tuples'),
     'hook that is none': ({MODEL: "'hook'"}, 'All hooks must be SessionRunHook instances'),
     'scaffold that is none': ({MODEL: "'scaffold'"}, 'scaffold must be tf.train.Scaffold'),
-    'evaluation with a saver': ({MODEL: "'evaluation saver'"}, 'custom getter'),
     'tensor of another graph': ({MODEL: "'other graph'"}, 'must be from the default graph'),
     # sharing
     'trainable variable only in EVAL': ({MODEL: "'trainable in EVAL'"}, '`extra`: trainable, made by evaluation of'),
@@ -192,7 +188,6 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     'train op that leaves the step': ({MODEL: "'step stands still'"}, 'does not move `global_step`'),
     # input
     'no train_input_fn': ({'Experiment.train_input_fn': None}, '`Experiment.train_input_fn` is missing'),
-    'input_fn that returns tensors': ({TRAIN: "'tensors'"}, 'must return a tf.data.Dataset'),
     'input_fn that returns arrays': ({TRAIN: "'arrays'"}, 'must return a tf.data.Dataset'),
     'elements of three': ({TRAIN: "'triple'"}, r'\(features, labels\) as a len 2 tuple'),
     'no training data': ({TRAIN: "'empty'"}, '`Experiment.train_input_fn` gave no batch'),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tensorflow.compat import v1
 
 from framework import errors, run_dir
 
@@ -57,6 +58,25 @@ def test_naming_files_touches_nothing(tmp_path):
 def test_an_address_is_no_run_directory():
     with pytest.raises(errors.RunDirectoryError, match=r'`model_dir` \[gs://bucket/run\] is an address'):
         run_dir.RunDir('gs://bucket/run')
+
+
+@pytest.mark.parametrize('name', ['lr[0.1]', 'a]', 'a*', 'a?', 'a\\b'])
+def test_a_path_that_tensorflow_takes_for_a_pattern_is_refused(name):
+    text = (
+        r'`model_dir` \[.*\] holds .*, which TensorFlow takes for a pattern .* Choose a path without any of \[ \] \* '
+    )
+    with pytest.raises(errors.RunDirectoryError, match=text):
+        run_dir.RunDir(os.path.join('runs', name, 'digits'))
+
+
+@pytest.mark.parametrize('name', ['a{b,c}', 'lr=0.1, batch 4', '~a', 'größe'])
+def test_a_checkpoint_in_a_path_that_is_accepted_can_be_restored(tmp_path, name):
+    directory = run_dir.RunDir(tmp_path / name)
+    v1.get_variable('count', initializer=3.0)
+    saver = v1.train.Saver()
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        saver.restore(session, saver.save(session, directory.checkpoint_prefix))
 
 
 def test_a_second_process_is_refused_until_the_first_one_dies(tmp_path):

@@ -1,6 +1,6 @@
 """Each call of model_fn sees its own graph collections.
 
-Variables, the global step and savers belong to the graph, everything else to the call that added it: losses, update
+Variables and the global step belong to the graph, everything else to the call that added it: losses, update
 ops, summaries, metrics, tables and whatever collections a user makes.
 """
 
@@ -22,17 +22,18 @@ _OF_THE_GRAPH = frozenset(
         KEYS.MODEL_VARIABLES,
         KEYS.MOVING_AVERAGE_VARIABLES,
         KEYS.GLOBAL_STEP,
-        KEYS.SAVERS,
         KEYS.COND_CONTEXT,
         KEYS.WHILE_CONTEXT,
-        'global_step_read_op_cache',  # TensorFlow's cached read of the global step
+        KEYS.RESOURCES,  # the session's initialisation must reach those of every call
+        KEYS.LOCAL_RESOURCES,
     }
 )
 
 
 def _is_shared(name: Any) -> bool:
-    # TensorFlow keeps its variable stores under keys that are tuples.
-    return name in _OF_THE_GRAPH or isinstance(name, tuple)
+    # TensorFlow keeps its variable stores under keys like ('__variable_store',).
+    of_tensorflow = isinstance(name, tuple) and all(str(part).startswith('__') for part in name)
+    return name in _OF_THE_GRAPH or of_tensorflow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,14 +76,11 @@ def shown(graph: tf.Graph, snapshot: Snapshot) -> Iterator[None]:
         show(graph, before)
 
 
-def batch_free_regularization(snapshot: Snapshot) -> Snapshot:
-    """Returns the regularization losses that depend on no batch: those of the weights, not those of activities.
-
-    Under reuse no layer adds the loss of a shared weight again, so evaluation must start with them.
-    """
+def batch_free_regularization(snapshot: Snapshot) -> tuple[tf.Tensor, ...]:
+    """Returns the regularization losses that depend on no batch: those of the weights, not those of activities."""
     losses = snapshot.get(KEYS.REGULARIZATION_LOSSES)
     of_batch = _ops_of_a_batch(losses[0].graph) if losses else set()
-    return Snapshot({KEYS.REGULARIZATION_LOSSES: tuple(loss for loss in losses if loss.op.name not in of_batch)})
+    return tuple(loss for loss in losses if loss.op.name not in of_batch)
 
 
 def _ops_of_a_batch(graph: tf.Graph) -> set[str]:

@@ -16,7 +16,7 @@ from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors, spec
-from framework.graph import collections, movement, sharing, streams, tables
+from framework.graph import collections, movement, sharing, sources, streams, tables
 from framework.run_config import EvalSet
 from framework.spec import LOSS_PER_EXAMPLE, ModeKeys
 
@@ -38,14 +38,14 @@ class TrainStream:
     """The training call.
 
     Attributes:
-        source: The Dataset of its input_fn.
+        source: What its input_fn returned.
         input: Its current batch.
         spec: What model_fn returned.
         step_after: int64 scalar, the global step once the train op has run.
         collections: What input_fn and model_fn added to the graph's collections.
     """
 
-    source: streams.Source
+    source: sources.Source
     input: streams.Input
     spec: spec.EstimatorSpec
     step_after: tf.Tensor
@@ -58,23 +58,30 @@ class Tower:
 
     Attributes:
         name: `tower_<i>`.
-        sources: Per set the Dataset of its input_fn.
+        sources: Per set what its input_fn returned.
         input: The current batch.
         spec: What model_fn returned.
         reset: Sets every local variable of the call to its initial value.
         update: Takes the current batch into the metrics.
         values: The metrics by name, `loss` among them.
+        variables: The local variables of the call.
         collections: What the call added to the graph's collections.
     """
 
     name: str
-    sources: Mapping[str, streams.Source]
+    sources: Mapping[str, sources.Source]
     input: streams.Input
     spec: spec.EstimatorSpec
     reset: tf.Operation
     update: tf.Operation
     values: Mapping[str, tf.Tensor]
+    variables: Sequence[tf.Variable]
     collections: collections.Snapshot
+
+    @property
+    def caller(self) -> str:
+        """What messages call it."""
+        return f'evaluation of {", ".join(self.sources)}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +94,7 @@ class Compiled:
         train: The training call, None in an evaluation-only graph.
         towers: The evaluation calls.
         init: Initialises what belongs to evaluation alone: its local variables and lookup tables.
+        apart: Per evaluation set that can't be evaluated in this graph the reason, as the end of a sentence.
     """
 
     graph: tf.Graph
@@ -94,6 +102,7 @@ class Compiled:
     train: TrainStream | None
     towers: Sequence[Tower]
     init: tf.Operation
+    apart: Mapping[str, str]
 
     def tower(self, stream: str) -> Tower:
         """Returns the tower of an evaluation set."""
@@ -106,6 +115,7 @@ def compile_graph(
     eval_sets: Sequence[EvalSet],
     *,
     seed: int,
+    alone: bool = False,
     require_equal_structures: bool = False,
 ) -> Compiled:
     """Builds the graph.
@@ -115,6 +125,7 @@ def compile_graph(
         train_input_fn: None makes an evaluation-only graph, whose first tower has the names of a lone graph.
         eval_sets: The evaluation sets, of different names.
         seed: Seeds the graph, and Python's and NumPy's generators while user code builds.
+        alone: Whether the graph is that of a single evaluation set, run in a session per pass: nothing is set apart.
         require_equal_structures: Whether evaluation elements must have training's structure.
 
     Raises:
@@ -126,14 +137,27 @@ def compile_graph(
         builder = _Builder(graph, model)
         train = None if train_input_fn is None else builder.train_stream(train_input_fn)
         before = _local_variables()
-        sources = [streams.eval_source(eval_set, model.params, model.config) for eval_set in eval_sets]
-        groups = streams.group_by_structure(sources)
+        made = [sources.eval_source(eval_set, model.params, model.config) for eval_set in eval_sets]
+        apart = {source.stream: _CANNOT_RESTART for source in made if not (alone or source.restarts)}
+        groups = sources.group_by_structure([source for source in made if source.stream not in apart])
         if train is not None:
-            streams.compare_with_training(train.source, groups, require_equal_structures)
+            sources.compare_with_training(train.source, groups, require_equal_structures)
         towers = [builder.tower(i, group) for i, group in enumerate(groups)]
+        if not alone:
+            apart |= builder.apart(towers, train)
         collections.show(graph, builder.shown)
-        init = _evaluation_init(_local_variables(before), towers, sources)
-    return Compiled(graph, builder.global_step, train, towers, init)
+        init = _evaluation_init(_local_variables(before), towers, made)
+    return Compiled(graph, builder.global_step, train, towers, init, apart)
+
+
+_CANNOT_RESTART = 'its input_fn returns tensors whose data can not start again in a session'
+_OWN_SAVER = 'its Scaffold has a saver of its own, which says how a checkpoint becomes its variables'
+
+
+def _has_own_saver(tower: Tower, train: TrainStream | None) -> bool:
+    scaffold = tower.spec.scaffold
+    own = scaffold.saver is not None and (train is None or scaffold is not train.spec.scaffold)
+    return own or bool(tower.collections.get(KEYS.SAVERS))
 
 
 @contextlib.contextmanager
@@ -157,7 +181,8 @@ class _Builder:
         self._model = model
         self._shared = sharing.SharedVariables()
         self._first: collections.Snapshot | None = None  # the collections of the first call of model_fn
-        self._weight_losses = collections.EMPTY
+        self._weight_losses: Sequence[tf.Tensor] = ()
+        self._made: dict[str, set[str]] = {}  # the names of the ops of each call, its input's included
         with v1.variable_scope(v1.get_variable_scope(), use_resource=True):
             self.global_step = v1.train.create_global_step(graph)
 
@@ -167,44 +192,77 @@ class _Builder:
         return self._first or collections.EMPTY
 
     def train_stream(self, input_fn: Callable[..., Any]) -> TrainStream:
-        source = streams.train_source(input_fn, self._model.params, self._model.config)
-        batch = streams.train_input(source)
+        before = len(self._graph.get_operations())
+        source = sources.train_source(input_fn, self._model.params, self._model.config)
+        batch = streams.make_input(source.stream, [source])
         with collections.shown(self._graph, source.collections):
             result = self._call(batch, ModeKeys.TRAIN, '', 'training')
             taken = collections.take(self._graph)
         self._note_first(taken)
+        self._note_ops('training', before)
         # The step is read after the train op in the same run: a second run would cost a round trip per step.
         with v1.name_scope('framework/train/'), tf.control_dependencies([result.train_op]):
             step_after = tf.identity(self.global_step.read_value(), name='step_after')
         return TrainStream(source, batch, result, step_after, taken)
 
-    def tower(self, index: int, sources: Sequence[streams.Source]) -> Tower:
+    def tower(self, index: int, group: Sequence[sources.Source]) -> Tower:
         name = f'tower_{index}'
-        batch = streams.tower_input(name, sources)
-        caller = f'evaluation of {", ".join(source.stream for source in sources)}'
+        ops_before = len(self._graph.get_operations())
+        batch = streams.make_input(name, group)
+        caller = f'evaluation of {", ".join(source.stream for source in group)}'
         before = _local_variables()
-        with collections.shown(self._graph, self._weight_losses):
+        with collections.shown(self._graph, collections.EMPTY if self._first else group[0].collections):
             result = self._call(batch, ModeKeys.EVAL, f'eval/{name}/', caller)
             with v1.name_scope(f'framework/{name}/'):
                 metrics = _metrics(result, batch.examples)
-                own = v1.variables_initializer(_local_variables(before))
-                reset = tf.group(own, *self._table_copies(), name='reset')
+                own = _local_variables(before)
+                reset = tf.group(v1.variables_initializer(own), *self._table_copies(), name='reset')
                 update = tf.group(*(update for _, update in metrics.values()), name='update')
             taken = collections.take(self._graph)
         self._note_first(taken)
+        self._note_ops(caller, ops_before)
         values = {key: value for key, (value, _) in metrics.items()}
-        return Tower(name, {s.stream: s for s in sources}, batch, result, reset, update, values, taken)
+        return Tower(
+            name, {source.stream: source for source in group}, batch, result, reset, update, values, own, taken
+        )
 
     def _note_first(self, taken: collections.Snapshot) -> None:
         if self._first is None:
             self._first = taken
             self._weight_losses = collections.batch_free_regularization(taken)
 
+    def _note_ops(self, caller: str, before: int) -> None:
+        self._made[caller] = {op.name for op in self._graph.get_operations()[before:]}
+
+    def apart(self, towers: Sequence[Tower], train: TrainStream | None) -> dict[str, str]:
+        """Returns the sets whose evaluation isn't that of a lone graph, or would change training, with the reason."""
+        reasons: dict[str, str] = {}
+        for tower in towers:
+            reason = _OWN_SAVER if _has_own_saver(tower, train) else self._entanglement(tower)
+            reasons |= {stream: reason for stream in tower.sources if reason}
+        return reasons
+
+    def _entanglement(self, tower: Tower) -> str | None:
+        fetches = [tower.update, *tower.values.values()]
+        own = {id(variable) for variable in tower.variables}
+        others = [v for v in [*v1.global_variables(), *_local_variables()] if id(v) not in own]
+        written = movement.changed(fetches, others)
+        if written:
+            return f'it writes `{written[0].op.name}`, which is not its own'
+        allowed = {op.name for op in movement.ancestors(self._weight_losses)}
+        for caller, made in self._made.items():
+            for op in movement.ancestors(fetches) if tower.caller != caller else ():
+                if op.name in made and op.name not in allowed and not _is_shared(op):
+                    return f'it reads `{op.name}`, which {caller} made'
+        return None
+
     def _table_copies(self) -> list[tf.Operation]:
         return [] if self._first is None else tables.copies(self._first, collections.take(self._graph))
 
     def _call(self, batch: streams.Input, mode: str, prefix: str, caller: str) -> spec.EstimatorSpec:
-        with self._shared.first_call(caller) if self._first is None else self._shared.later_call(prefix, caller):
+        shared = self._shared
+        first = self._first is None
+        with shared.first_call(caller) if first else shared.later_call(prefix, caller, self._weight_losses):
             return spec.call_model_fn(
                 self._model.model_fn,
                 features=batch.features,
@@ -213,6 +271,18 @@ class _Builder:
                 params=self._model.params,
                 config=self._model.config,
             )
+
+
+def _is_shared(op: tf.Operation) -> bool:
+    """Whether a call may use the op of another: a variable or table, its current value, Keras's learning phase."""
+    while op.type in ('ReadVariableOp', 'Identity'):
+        op = op.inputs[0].op
+    return _is_handle(op) or 'keras_learning_phase' in op.name
+
+
+def _is_handle(op: tf.Operation) -> bool:
+    of_resource = all(value.dtype == tf.resource for value in op.outputs) and not op.type.startswith('Iterator')
+    return not op.inputs and (of_resource or op.type in ('Variable', 'VariableV2'))
 
 
 def _metrics(result: spec.EstimatorSpec, examples: tf.Tensor) -> dict[str, tuple[tf.Tensor, Any]]:
@@ -232,11 +302,9 @@ def _local_variables(without: Sequence[Any] = ()) -> list[Any]:
     return [variable for key, variable in found.items() if key not in left_out]
 
 
-def _evaluation_init(
-    variables: Sequence[Any], towers: Sequence[Tower], sources: Sequence[streams.Source]
-) -> tf.Operation:
+def _evaluation_init(variables: Sequence[Any], towers: Sequence[Tower], made: Sequence[sources.Source]) -> tf.Operation:
     """Initialises evaluation's tables too: the session's own initialisation sees training's collections only."""
-    calls = [*(tower.collections for tower in towers), *(source.collections for source in sources)]
+    calls = [*(tower.collections for tower in towers), *(source.collections for source in made)]
     tables = [op for call in calls for op in call.get(KEYS.TABLE_INITIALIZERS)]
     resets = [tower.reset for tower in towers]
     with v1.name_scope('framework/'):
@@ -258,13 +326,15 @@ def check_train_op(compiled: Compiled, hooked: bool) -> None:
     result = compiled.train.spec
     with compiled.graph.as_default():
         trainable = v1.trainable_variables()
+        weights = movement.changed([result.train_op], trainable)
+        step = movement.changed([result.train_op], [compiled.global_step])
     faults = []
-    if trainable and not movement.changed(result.train_op, trainable):
+    if trainable and not weights:
         faults.append(
             f'`train_op` [{result.train_op.name}] changes none of the {len(trainable)} trainable variables. Return '
             'what `optimizer.minimize(loss, global_step=...)` of a `tf.compat.v1.train` optimizer returns.'
         )
-    if not movement.changed(result.train_op, [compiled.global_step]):
+    if not step:
         faults.append(
             f'`train_op` [{result.train_op.name}] does not move `global_step`. Pass '
             '`global_step=tf.compat.v1.train.get_global_step()` to the optimizer, or group an `assign_add(1)` with it.'
@@ -279,23 +349,11 @@ _OF_THE_SESSION = ('init_op', 'init_fn', 'ready_op', 'ready_for_local_init_op', 
 
 
 def check_scaffolds(compiled: Compiled) -> None:
-    """Refuses an evaluation Scaffold that would be silently ignored; training's Scaffold governs the session.
-
-    Raises:
-        ConfigurationError: If evaluation has a Saver of its own, for example one that maps moving averages.
-    """
+    """Warns of what is ignored in evaluation's Scaffold: training's governs the session."""
     if compiled.train is None:
         return
     for tower in compiled.towers:
         scaffold = tower.spec.scaffold
-        if scaffold is None or scaffold is compiled.train.spec.scaffold:
-            continue
-        if scaffold.saver is not None:
-            raise errors.ConfigurationError(
-                f'`EstimatorSpec.scaffold` of evaluation ({", ".join(tower.sources)}) has a `saver` '
-                f'[{type(scaffold.saver).__name__}]: nothing is restored for a pass in the one graph, so it would be '
-                'ignored. To evaluate moving averages, read them by a custom getter in EVAL.'
-            )
         ignored = [name for name in _OF_THE_SESSION if getattr(scaffold, name) is not None]
-        if ignored:
+        if ignored and scaffold is not compiled.train.spec.scaffold and not _has_own_saver(tower, compiled.train):
             logging.warning('Scaffold of evaluation: %s ignored; training governs the session.', ', '.join(ignored))

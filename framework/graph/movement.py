@@ -1,52 +1,110 @@
-"""What an op changes: the variables that some op it depends on may write."""
+"""What running an op may change, and what it depends on."""
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
+from tensorflow.compat import v1
 
-# Ops that take a variable's handle and only read. Whatever else takes it (an assignment, an optimizer's kernel, a
-# function, a branch) may write.
+# Ops that take a variable's handle and only read.
 _READERS = frozenset(
     {
         'ReadVariableOp',
+        'ReadVariableXlaSplitND',
         'ResourceGather',
         'ResourceGatherNd',
         'VarIsInitializedOp',
         'VariableShape',
-        'Identity',  # of a ref variable: its value
         'IsVariableInitialized',
     }
 )
+# Ops that hand on what they get; of a ref variable, Identity is the reader.
+_HANDS_ON = frozenset({'Identity', 'Switch', 'RefSwitch', 'Enter', 'RefEnter', 'Merge', 'RefMerge', 'NextIteration'})
+_BRANCHES = frozenset({'If', 'StatelessIf', 'Case', 'StatelessCase'})  # their first input chooses
 
 
-def changed(op: tf.Operation | tf.Tensor, variables: Iterable[tf.Variable]) -> list[tf.Variable]:
-    """Returns those of the variables that running the op may change, and surely all that it does change.
+def ancestors(fetches: Iterable[tf.Operation | tf.Tensor]) -> Iterator[tf.Operation]:
+    """Yields the ops and everything that they depend on, by data or by control, each once."""
+    stack = [getattr(fetch, 'op', fetch) for fetch in fetches]
+    seen: set[str] = set()
+    while stack:
+        op = stack.pop()
+        if op.name in seen:
+            continue
+        seen.add(op.name)
+        yield op
+        stack.extend([*(value.op for value in op.inputs), *op.control_inputs])
+
+
+def changed(fetches: Iterable[tf.Operation | tf.Tensor], variables: Iterable[tf.Variable]) -> list[tf.Variable]:
+    """Returns those of the variables that running the fetches may change, also inside of functions and branches.
 
     Args:
-        op: An op or tensor of the graph.
+        fetches: Ops and tensors of the default graph.
         variables: Variables of the same graph.
     """
-    written = {
-        value.op.name
-        for ancestor in _ancestors(getattr(op, 'op', op))
-        if ancestor.type not in _READERS
-        for value in ancestor.inputs
-        if value.op.type in _VARIABLES
-    }
-    return [variable for variable in variables if variable.op.name in written]
+    run = {op.name for op in ancestors(fetches)}
+    writers = _Writers(v1.get_default_graph())
+    return [variable for variable in variables if any(name in run for name in writers.of(variable.op.outputs[0]))]
 
 
-_VARIABLES = frozenset({'VarHandleOp', 'Variable', 'VariableV2'})
+class _Writers:
+    """Finds the ops that may write what a handle stands for."""
+
+    def __init__(self, graph: tf.Graph):
+        self._graph = graph
+
+    def of(self, handle: tf.Tensor) -> Iterator[str]:
+        """Yields the names of the ops of the graph that may write."""
+        seen = {handle.name}
+        stack = [handle]
+        while stack:
+            value = stack.pop()
+            for op in value.consumers():
+                if op.type in _HANDS_ON and not _reads_ref(op):
+                    stack.extend(output for output in op.outputs if output.name not in seen)
+                    seen.update(output.name for output in op.outputs)
+                elif self._writes(op.type, op.node_def, [i for i, t in enumerate(op.inputs) if t is value]):
+                    yield op.name
+
+    def _writes(self, kind: str, node: Any, positions: Sequence[int]) -> bool:
+        if kind in _READERS or kind in _HANDS_ON:
+            return False
+        names = _function_names(node)
+        offset = 1 if kind in _BRANCHES else 0
+        if not names:
+            return True
+        return any(self._function_writes(name, position - offset) for name in names for position in positions)
+
+    def _function_writes(self, name: str, position: int) -> bool:
+        function = self._library.get(name)
+        if function is None or not 0 <= position < len(function.signature.input_arg):
+            return True
+        carriers = {function.signature.input_arg[position].name}
+        for node in function.node_def:
+            sources = [value.split(':')[0] for value in node.input if not value.startswith('^')]
+            positions = [i for i, source in enumerate(sources) if source in carriers]
+            if positions and node.op in _HANDS_ON:
+                carriers.add(node.name)
+            elif positions and self._writes(node.op, node, positions):
+                return True
+        return False
+
+    @functools.cached_property
+    def _library(self) -> dict[str, Any]:
+        # Serialising the graph is dear, and needed only where a function takes a variable.
+        return {function.signature.name: function for function in self._graph.as_graph_def().library.function}
 
 
-def _ancestors(op: tf.Operation) -> Iterator[tf.Operation]:
-    """Yields the op and everything that it depends on, by data or by control."""
-    seen = {op.name}
-    stack = [op]
-    while stack:
-        current = stack.pop()
-        yield current
-        for before in [*(value.op for value in current.inputs), *current.control_inputs]:
-            if before.name not in seen:
-                seen.add(before.name)
-                stack.append(before)
+def _reads_ref(op: tf.Operation) -> bool:
+    return op.type == 'Identity' and op.outputs[0].dtype != tf.resource
+
+
+def _function_names(node: Any) -> list[str]:
+    found = []
+    for attr in node.attr.values():
+        if attr.HasField('func'):
+            found.append(attr.func.name)
+        found.extend(function.name for function in attr.list.func)
+    return found

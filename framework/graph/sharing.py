@@ -11,7 +11,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -19,6 +19,7 @@ from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors
+from framework.graph.views import CallView
 
 KEYS = v1.GraphKeys
 Key = tuple[str, int]
@@ -30,14 +31,10 @@ _SAME_IN_EACH_MODE = (
 
 
 class _GetVariable:
-    """The custom getter of one call: tells the creator that `get_variable` is at work; keeps local variables apart.
+    """The custom getter of the first call: tells the creator that `get_variable` is at work, and notes the names."""
 
-    Args:
-        prefix: Stands before the names of local variables, which AUTO_REUSE would share like all others.
-    """
-
-    def __init__(self, prefix: str = '') -> None:
-        self._prefix = prefix
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
         self._depth = 0
 
     @property
@@ -45,15 +42,48 @@ class _GetVariable:
         return self._depth > 0
 
     def __call__(self, getter: Creator, name: str, *args: Any, **kwargs: Any) -> Any:
+        self._names.add(name)
+        return self._get(getter, name, *args, **kwargs)
+
+    def _get(self, getter: Creator, name: str, *args: Any, **kwargs: Any) -> Any:
         self._depth += 1
         try:
-            return getter(self._prefix + name if _is_local(kwargs) else name, *args, **kwargs)
+            return getter(name, *args, **kwargs)
+        finally:
+            self._depth -= 1
+
+
+class _GetVariableAgain(_GetVariable):
+    """The custom getter of a later call: makes the names and types those of the first call."""
+
+    def __init__(self, names: set[str], view: CallView, prefix: str) -> None:
+        super().__init__(names)
+        self._view = view
+        self._prefix = prefix
+
+    def __call__(self, getter: Creator, name: str, *args: Any, **kwargs: Any) -> Any:
+        if _is_local(kwargs):
+            return self._get(getter, self._prefix + name, *args, **kwargs)  # AUTO_REUSE would share it like any other
+        initial_value = kwargs.get('initializer')
+        if initial_value is not None and not callable(initial_value):
+            # A new variable takes the type of its initial value, a reused one is checked against the scope's.
+            given = initial_value if hasattr(initial_value, 'dtype') else tf.convert_to_tensor(initial_value)
+            kwargs['dtype'] = tf.as_dtype(given.dtype).base_dtype
+        try:
+            variable = self._get(getter, self._name_in_first_call(name), *args, **kwargs)
         except ValueError as error:
             if not str(error).startswith('Trying to share variable'):
                 raise
             raise errors.ConfigurationError(f'{str(error).rstrip(".")}. {_SAME_IN_EACH_MODE}') from error
-        finally:
-            self._depth -= 1
+        self._view.note(variable, kwargs.get('collections'), kwargs.get('regularizer'))
+        return variable
+
+    def _name_in_first_call(self, name: str) -> str:
+        # Slots and averages are named after the op that they belong to, so their names can hold our prefix.
+        for prefix in (self._prefix, self._prefix.replace('/', '_')):
+            name = name.replace(prefix, '')
+        # A slot that TensorFlow made has a slash at the end of its name in the store, one that is asked for has none.
+        return next((known for known in (name, f'{name}/', name.rstrip('/')) if known in self._names), name)
 
 
 class SharedVariables:
@@ -61,6 +91,7 @@ class SharedVariables:
 
     def __init__(self) -> None:
         self._recorded: dict[Key, Any] = {}
+        self._names: set[str] = set()  # that `get_variable` was asked for
         self._first = ''
 
     @contextlib.contextmanager
@@ -72,7 +103,7 @@ class SharedVariables:
         """
         self._first = stream
         counts: Counter[str] = Counter()
-        get_variable = _GetVariable()
+        get_variable = _GetVariable(self._names)
 
         def record(next_creator: Creator, **kwargs: Any) -> Any:
             _refuse_keras_3(kwargs)
@@ -88,24 +119,28 @@ class SharedVariables:
             yield
 
     @contextlib.contextmanager
-    def later_call(self, prefix: str, stream: str) -> Iterator[None]:
+    def later_call(self, prefix: str, stream: str, weight_losses: Sequence[tf.Tensor] = ()) -> Iterator[None]:
         """The scope of a further call: ops below `prefix`, the variables of the first call.
 
         Args:
             prefix: An absolute name scope that ends with a slash.
             stream: What error messages call the caller, for example `evaluation of valid, test`.
+            weight_losses: The regularization losses of weights that the first call made.
 
         Raises:
             ConfigurationError: At a variable whose shape or dtype differs from the first call's, and after the call for
                 trainable variables that the first call did not make.
         """
-        replay = _Replay(self._recorded, self._first, prefix, stream)
+        view = CallView(prefix, weight_losses)
+        replay = _Replay(self._recorded, self._first, prefix, stream, view)
+        get_variable = _GetVariableAgain(self._names, view, prefix)
         _reset_keras_names()
         _reset_keras_learning_phase()
         with (
             v1.name_scope(prefix),
-            _root_variable_scope(v1.AUTO_REUSE, replay.get_variable),
-            v1.variable_creator_scope(replay.create),
+            _root_variable_scope(v1.AUTO_REUSE, get_variable),
+            v1.variable_creator_scope(lambda next_creator, **kwargs: replay.create(next_creator, get_variable, kwargs)),
+            view.shown(),
         ):
             yield
         replay.check()
@@ -123,9 +158,10 @@ def local_variables_only(prefix: str, stream: str) -> Iterator[None]:
         ConfigurationError: At the end, for trainable variables.
     """
     replay = _Replay({}, 'training', '', stream)
+    none = _GetVariable(set())
     with (
         v1.variable_scope(prefix.rstrip('/'), auxiliary_name_scope=False, use_resource=True),
-        v1.variable_creator_scope(replay.create),
+        v1.variable_creator_scope(lambda next_creator, **kwargs: replay.create(next_creator, none, kwargs)),
     ):
         yield
     replay.check()
@@ -134,29 +170,31 @@ def local_variables_only(prefix: str, stream: str) -> Iterator[None]:
 class _Replay:
     """The variable creator of one later call."""
 
-    def __init__(self, recorded: Mapping[Key, Any], first: str, prefix: str, stream: str):
+    def __init__(self, recorded: Mapping[Key, Any], first: str, prefix: str, stream: str, view: CallView | None = None):
         self._recorded = recorded
         self._first = first
+        self._view = view
         self._prefix = prefix
         self._stream = stream
-        self.get_variable = _GetVariable(prefix)
         self._counts: Counter[str] = Counter()
         self._asked: list[str] = []
         self._new_trainable: list[str] = []
 
-    def create(self, next_creator: Creator, **kwargs: Any) -> Any:
+    def create(self, next_creator: Creator, get_variable: _GetVariable, kwargs: dict[str, Any]) -> Any:
         _refuse_keras_3(kwargs)
         kwargs = _as_resource(kwargs)
         if _is_local(kwargs):
             return next_creator(**kwargs)
         name = _canonical_name(kwargs, self._prefix)
-        if self.get_variable.at_work:
+        if get_variable.at_work:
             return self._create_own(name, next_creator, kwargs)  # AUTO_REUSE found none of this name
         self._counts[name] += 1
         key = (name, self._counts[name])
         if key not in self._recorded:
             return self._create_own(name, next_creator, kwargs)
         self._check_same(key, kwargs)
+        if self._view is not None:
+            self._view.note(self._recorded[key], kwargs.get('collections'))
         return self._recorded[key]
 
     def _create_own(self, name: str, next_creator: Creator, kwargs: dict[str, Any]) -> Any:
@@ -183,8 +221,9 @@ class _Replay:
         if self._new_trainable:
             raise errors.ConfigurationError(
                 f'`{"`, `".join(self._new_trainable)}`: trainable, made by {self._stream} but not by {self._first}, '
-                'so it would be evaluated untrained. Make it in each mode (same names, same scopes), or pass '
-                '`trainable=False`.'
+                'so it would be evaluated untrained. Make it in each mode, with the same names in the same scopes. '
+                'Where its name depends on what the graph already holds, `Experiment.evaluation_graph = '
+                "'separate'` gives evaluation a graph of its own."
             )
 
 
@@ -221,9 +260,9 @@ def _refuse_keras_3(kwargs: Mapping[str, Any]) -> None:
     owner = _keras_3_owner()
     if owner is not None:
         raise errors.ConfigurationError(
-            f'`{kwargs.get("name") or "a variable"}` is made by Keras 3 [{owner}], whose layers, metrics and optimizers '
-            'are silently wrong in a graph. Use `tf.keras` after `import framework`, `tf_keras` or `tf.compat.v1`, not '
-            '`import keras`.'
+            f'`{kwargs.get("name") or "a variable"}` is made by Keras 3 [{owner}], whose layers, metrics and '
+            'optimizers are silently wrong in a graph. Use `tf.keras` after `import framework`, `tf_keras` or '
+            '`tf.compat.v1`, not `import keras`.'
         )
 
 

@@ -18,13 +18,13 @@ class ParameterRow:
 
     Attributes:
         name: Its name in the checkpoint.
-        shape: Its static shape.
+        shape: Its static shape; None stands for a size that isn't known, or for a shape of unknown rank.
         dtype: The name of its dtype.
         trainable: Whether optimizers see it.
     """
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...] | None
     dtype: str
     trainable: bool
 

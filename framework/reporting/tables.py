@@ -14,15 +14,19 @@ _WIDTH = 100
 def parameter_table(parameters: Sequence[rows.ParameterRow]) -> str:
     """Returns a table of the model's variables, with the number of values in each and in all.
 
+    What isn't known before the run is a `?`; a total of what is known ends with `+`.
+
     Args:
         parameters: The variables, in the order to show.
     """
     content = _table('name', 'shape', 'count', 'trainable', right=('count',))
     for row in parameters:
-        content.add_row(row.name, str(list(row.shape)), f'{_count([row]):,}', 'yes' if row.trainable else 'no')
+        count = _count(row)
+        shown = '?' if count is None else f'{count:,}'
+        content.add_row(row.name, _shape(row), shown, 'yes' if row.trainable else 'no')
     content.add_section()
-    content.add_row('total, trainable', '', f'{_count(row for row in parameters if row.trainable):,}', '')
-    content.add_row('total', '', f'{_count(parameters):,}', '')
+    content.add_row('total, trainable', '', _total(row for row in parameters if row.trainable), '')
+    content.add_row('total', '', _total(parameters), '')
     return _render(content)
 
 
@@ -46,8 +50,21 @@ def result_table(result: rows.RunResult) -> str:
     return _render(content) + '\n' + _render(end)
 
 
-def _count(parameters: Iterable[rows.ParameterRow]) -> int:
-    return sum(math.prod(row.shape) for row in parameters)
+def _shape(row: rows.ParameterRow) -> str:
+    if row.shape is None:
+        return '?'
+    return f'[{", ".join("?" if size is None else str(size) for size in row.shape)}]'
+
+
+def _count(row: rows.ParameterRow) -> int | None:
+    sizes = [size for size in row.shape or () if size is not None]
+    return None if row.shape is None or len(sizes) < len(row.shape) else math.prod(sizes)
+
+
+def _total(parameters: Iterable[rows.ParameterRow]) -> str:
+    counts = [_count(row) for row in parameters]
+    known = sum(count for count in counts if count is not None)
+    return f'{known:,}+' if None in counts else f'{known:,}'
 
 
 def _table(*columns: str, right: Sequence[str] = ()) -> table.Table:

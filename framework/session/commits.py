@@ -146,13 +146,12 @@ class Commits:
         return commit
 
     def _save_variables(self, session: v1.Session, saver: v1.train.Saver, step: int) -> str:
-        saver.set_last_checkpoints_with_time([])  # so that it deletes none: that is our business, also with a user's
         prefix = saver.save(
             session,
             str(self._directory.checkpoint_prefix),
             global_step=step,
             write_meta_graph=False,
-            write_state=False,
+            write_state=False,  # then it deletes nothing, also a user's: that is our business
         )
         logging.info('Saved step %d into %s.', step, prefix)
         return os.path.basename(prefix)

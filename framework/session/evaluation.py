@@ -10,11 +10,10 @@ from tensorflow.compat import v1
 
 from framework import errors
 from framework.graph.compiled import Compiled, Tower
-from framework.reporting.rows import Metrics, PassRow, RunResult
-from framework.reporting.writers import Writer
+from framework.reporting.rows import PassRow
 from framework.run_config import EvalSet
-from framework.session import hooks, opening
-from framework.session.signals import StopSignals
+from framework.session import hooks
+from framework.session.guard import VariableGuard
 
 
 class PassInterrupted(Exception):  # noqa: N818 - a signal, not an error
@@ -30,19 +29,22 @@ class Evaluation:
         sets: The sets by stream name.
         interrupted: Asked between batches; True ends a pass.
         clock: Seconds, monotonic.
+        guard: Keeps the variables of the model from the hooks of the passes.
     """
 
     compiled: Compiled
     sets: dict[str, EvalSet]
     interrupted: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.perf_counter
-    _local_inits: dict[str, tf.Operation] = dataclasses.field(init=False, repr=False)
+    guard: VariableGuard = dataclasses.field(default_factory=VariableGuard, repr=False)
+    local_inits: dict[str, tf.Operation] | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        # Looked up now, because opening the session fills in what a Scaffold leaves open.
+        # Looked up once, because opening the session fills in what a Scaffold leaves open.
         inits = {tower.name: tower.spec.scaffold.local_init_op for tower in self.compiled.towers}
         own = {name: op for name, op in inits.items() if op is not None}
-        object.__setattr__(self, '_local_inits', own)
+        if self.local_inits is None:
+            object.__setattr__(self, 'local_inits', own)
 
     def hooks_of(self, stream: str) -> list[v1.train.SessionRunHook]:
         """Returns the hooks of a set's passes in the order of `tf.estimator`: the caller's, then the model's."""
@@ -69,8 +71,28 @@ class Evaluation:
             if size == 0:
                 raise _no_batch(stream)
 
+    def try_out(self, session: v1.Session, batches: int) -> None:
+        """Runs a few batches of every tower, without hooks, so that faults show before the first training step.
+
+        Args:
+            session: The raw session.
+            batches: How many; the data may end before.
+
+        Raises:
+            ConfigurationError: If a set has no batch.
+            RunError: If an op other than the set's iterator reports the end of its data.
+        """
+        first = {self.compiled.tower(stream).name: stream for stream in reversed(self.sets)}
+        for stream in first.values() if batches else ():
+            tower = self.compiled.tower(stream)
+            self._reset(session, tower)
+            session.run(tower.input.initializers[stream])
+            self._read(hooks.HookedRuns(session, ()), tower, stream, batches)
+
     def make_pass(self, session: v1.Session, stream: str, step: int) -> PassRow:
         """Runs one full pass: resets the metrics, starts the set from its beginning, reads it to its end.
+
+        What hooks change of the model's variables holds for this pass only.
 
         Args:
             session: The raw session.
@@ -86,18 +108,18 @@ class Evaluation:
         tower = self.compiled.tower(stream)
         self._reset(session, tower)
         session.run(tower.input.initializers[stream])
-        with hooks.hooked_pass(session, self.hooks_of(stream)) as runs:
-            batches, examples = self._read(runs, tower, stream)
+        of_pass = self.hooks_of(stream)
+        with self.guard.guarded(session, stream, of_pass), hooks.hooked_pass(session, of_pass) as runs:
+            batches, examples = self._read(runs, tower, stream, self.sets[stream].steps)
             values = session.run(dict(tower.values))
         return PassRow(step, stream, values, batches, examples, self.clock() - start)
 
     def _reset(self, session: v1.Session, tower: Tower) -> None:
         session.run(tower.reset)
-        if tower.name in self._local_inits:
-            session.run(self._local_inits[tower.name])
+        if tower.name in (self.local_inits or {}):
+            session.run(self.local_inits[tower.name])
 
-    def _read(self, runs: hooks.HookedRuns, tower: Tower, stream: str) -> tuple[int, int]:
-        limit = self.sets[stream].steps
+    def _read(self, runs: hooks.HookedRuns, tower: Tower, stream: str, limit: int | None) -> tuple[int, int]:
         batches = examples = 0
         while (limit is None or batches < limit) and not runs.should_stop:
             if self.interrupted():
@@ -120,45 +142,6 @@ def _no_batch(stream: str) -> errors.ConfigurationError:
         f'`{stream}` gave no batch: its metrics would be of nothing. Check what its input_fn reads, and whether '
         '`drop_remainder` drops its only batch.'
     )
-
-
-def evaluate_checkpoint(
-    evaluation: Evaluation, checkpoint: str, config: v1.ConfigProto | None, writer: Writer
-) -> RunResult:
-    """Makes a pass over every set with the weights of a checkpoint, in a session of its own.
-
-    Args:
-        evaluation: The sets of an evaluation-only graph.
-        checkpoint: The prefix of the checkpoint's files.
-        config: The session's configuration, None for the default.
-        writer: Is told every pass.
-
-    Raises:
-        RunDirectoryError: If the checkpoint is damaged or of another model.
-    """
-    start = evaluation.clock()
-    compiled = evaluation.compiled
-    metrics: dict[str, Metrics] = {}
-    with StopSignals() as signals, compiled.graph.as_default():
-        evaluation = dataclasses.replace(evaluation, interrupted=signals.came)
-        evaluation.begin()
-        starts = [hooks.StartStreams(compiled.init)]
-        scaffold = opening.session_scaffold(compiled)
-        with opening.open_session(scaffold, starts, config, checkpoint) as session, named_ends():
-            raw = session.raw_session()
-            evaluation.check(raw)
-            step = int(raw.run(compiled.global_step))
-            opened = evaluation.clock()
-            with contextlib.suppress(PassInterrupted):
-                for stream in evaluation.sets:
-                    row = evaluation.make_pass(raw, stream, step)
-                    writer.write_pass(row)
-                    metrics[stream] = row.metrics
-    now = evaluation.clock()
-    timing = {'start_up': opened - start, 'evaluate': now - opened, 'total': now - start}
-    if signals.came():
-        return RunResult('interrupted', signals.sentence, step, metrics, timing, signals.exit_code)
-    return RunResult('done', f'evaluated {checkpoint}', step, metrics, timing)
 
 
 @contextlib.contextmanager

@@ -3,18 +3,19 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors
 from framework.graph.compiled import Compiled
-from framework.reporting.rows import Metrics, PhaseRow, RunResult
+from framework.reporting.rows import Metrics, PassRow, PhaseRow, RunResult
 from framework.reporting.writers import Writer
 from framework.run_config import RunConfig
 from framework.run_dir import TRAIN
 from framework.session import commits, hooks, opening
+from framework.session.detached import DetachedEvaluation, saved_weights
 from framework.session.evaluation import Evaluation, PassInterrupted, named_ends
 from framework.session.schedule import Commit, Evaluate, Progress, Schedule, Stop, Train
 from framework.session.signals import StopSignals
@@ -30,12 +31,16 @@ class Settings:
         config: Cadences of summaries, logs and commits.
         train_hooks: The caller's hooks.
         seed: The run's seed, for the commits.
+        detached: The evaluation sets that have a graph of their own, by stream.
+        sanity_batches: Batches of every tower that are tried out before the first step.
     """
 
     schedule: Schedule
     config: RunConfig
     train_hooks: Sequence[hooks.Hook] = ()
     seed: int | None = None
+    detached: Mapping[str, DetachedEvaluation] = dataclasses.field(default_factory=dict)
+    sanity_batches: int = 0
 
 
 class Loop:
@@ -126,6 +131,8 @@ class Loop:
             position.previous_step, position.runs = newest.previous_step, newest.runs
             position.exhausted = newest.exhausted
             self._passes = dict(newest.passes)
+        else:
+            self._evaluation.try_out(raw, self._settings.sanity_batches)
 
     def _training(self, scaffold: v1.train.Scaffold) -> Training:
         settings = self._settings
@@ -148,7 +155,7 @@ class Loop:
                 case Train(steps):
                     self._told(training.phase(session, self.step + steps, self._pause))
                 case Evaluate(streams):
-                    self._evaluate(session.raw_session(), streams)
+                    self._evaluate(session.raw_session(), streams, saver)
                 case Commit():
                     self._commit(session.raw_session(), saver)
                 case Stop():
@@ -184,15 +191,24 @@ class Loop:
         secs = self._settings.config.save_checkpoints_secs
         return secs is not None and self._clock() - self._committed_at >= secs
 
-    def _evaluate(self, session: v1.Session, streams: Sequence[str]) -> None:
+    def _evaluate(self, session: v1.Session, streams: Sequence[str], saver: v1.train.Saver) -> None:
         with contextlib.suppress(PassInterrupted):
             for stream in streams:
                 start = self._clock()
-                row = self._evaluation.make_pass(session, stream, self.step)
+                row = self._make_pass(session, stream, saver)
                 self._passes[stream] = commits.LastPass(row.step, row.metrics)
                 self._unsaved_passes = True
                 self._writer.write_pass(row)
                 self._told(PhaseRow('evaluate', row.step, self._clock() - start, stream, row.batches, row.examples))
+
+    def _make_pass(self, session: v1.Session, stream: str, saver: v1.train.Saver) -> PassRow:
+        detached = self._settings.detached.get(stream)
+        if detached is None:
+            return self._evaluation.make_pass(session, stream, self.step)
+        made: list[PassRow] = []
+        with saved_weights(session, saver) as checkpoint:
+            detached.make_passes(checkpoint, self._signals.came, made.append)
+        return made[0]
 
     def _commit(self, session: v1.Session, saver: v1.train.Saver) -> None:
         start = self._clock()

@@ -65,6 +65,22 @@ def open_session(
         raise _refused(checkpoint, fault) from error
 
 
+def restore(session: v1.Session, saver: v1.train.Saver, checkpoint: str) -> None:
+    """Restores a checkpoint by a saver of the default graph.
+
+    Raises:
+        RunDirectoryError: If the checkpoint is damaged or of another model.
+    """
+    _check_shapes(checkpoint)
+    try:
+        saver.restore(session, checkpoint)
+    except (tf.errors.OpError, ValueError) as error:
+        fault = _fault(checkpoint)
+        if fault is None:
+            raise
+        raise _refused(checkpoint, fault) from error
+
+
 class _Opened(v1.train.SessionRunHook):
     """The first hook: knows how far the opening is, so that no checkpoint is blamed for the errors of hooks."""
 

@@ -415,11 +415,11 @@ def only_in_evaluation(**kwargs):
     return make
 
 
-def test_a_saver_of_evaluation_is_refused():
+def test_a_set_whose_scaffold_has_a_saver_is_set_apart_with_the_reason():
     built = compile_graph(scaffold_model_fn(only_in_evaluation(saver=v1.train.Saver)))
 
-    with pytest.raises(errors.ConfigurationError, match=r'evaluation \(eval\) has a `saver` \[Saver\].*be ignored'):
-        compiled.check_scaffolds(built)
+    assert list(built.apart) == ['eval']
+    assert 'saver of its own' in built.apart['eval']
 
 
 def test_a_saver_of_an_evaluation_only_graph_is_kept():
@@ -452,4 +452,4 @@ def test_the_scaffold_of_training_may_serve_evaluation_too():
         return made[0]
 
     made = []
-    compiled.check_scaffolds(compile_graph(scaffold_model_fn(make)))
+    assert not compile_graph(scaffold_model_fn(make)).apart

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow.compat import v1
 
 from framework import errors
-from framework.graph import streams
+from framework.graph import sources, streams
 from framework.run_config import EvalSet
 from framework.spec import ModeKeys
 
@@ -21,11 +21,11 @@ def range_input_fn(size=5, batch=2):
 
 
 def train_input(input_fn):
-    return streams.train_input(streams.train_source(input_fn, None, None))
+    return streams.make_input('train', [sources.train_source(input_fn, None, None)])
 
 
 def eval_source(input_fn, name='valid'):
-    return streams.eval_source(EvalSet(input_fn=input_fn, name=name), None, None)
+    return sources.eval_source(EvalSet(input_fn=input_fn, name=name), None, None)
 
 
 def started(batch):
@@ -44,8 +44,8 @@ def test_an_input_fn_is_called_once_with_its_mode_and_in_a_scope_of_its_own(fres
         calls.append((mode, params, fresh_graph.get_name_scope()))
         return tf.data.Dataset.range(3)
 
-    train = streams.train_source(input_fn, {'a': 1}, None)
-    valid = streams.eval_source(EvalSet(input_fn=input_fn, name='valid'), {'a': 1}, None)
+    train = sources.train_source(input_fn, {'a': 1}, None)
+    valid = sources.eval_source(EvalSet(input_fn=input_fn, name='valid'), {'a': 1}, None)
 
     assert calls == [
         (ModeKeys.TRAIN, {'a': 1}, 'framework/train_input'),
@@ -65,7 +65,7 @@ def test_an_input_fn_is_called_once_with_its_mode_and_in_a_scope_of_its_own(fres
     ids=['known', 'infinite', 'unknown'],
 )
 def test_the_cardinality_is_told(dataset, expected):
-    source = streams.train_source(dataset, None, None)
+    source = sources.train_source(dataset, None, None)
 
     with v1.Session() as session:
         assert session.run(source.cardinality) == expected
@@ -81,7 +81,7 @@ def test_evaluation_is_not_autotuned_unless_the_user_chose(chosen, expected):
         return tf.data.Dataset.range(5).with_options(options).batch(2)
 
     assert eval_source(input_fn).dataset.options().autotune.enabled is expected
-    assert streams.train_source(input_fn, None, None).dataset.options().autotune.enabled is chosen
+    assert sources.train_source(input_fn, None, None).dataset.options().autotune.enabled is chosen
 
 
 # Batches
@@ -110,8 +110,8 @@ def test_features_and_labels_keep_their_structure():
 
 
 def test_the_sets_of_a_tower_are_read_one_at_a_time_each_from_its_beginning():
-    sources = [eval_source(range_input_fn(size), name) for name, size in [('a', 3), ('b', 5)]]
-    batch = streams.tower_input('tower_0', sources)
+    sets = [eval_source(range_input_fn(size), name) for name, size in [('a', 3), ('b', 5)]]
+    batch = streams.make_input('tower_0', sets)
 
     with v1.Session() as session:
         for name, expected in [('a', [0, 1]), ('b', [0, 1]), ('a', [0, 1])]:
@@ -125,7 +125,7 @@ def test_the_sets_of_a_tower_are_read_one_at_a_time_each_from_its_beginning():
 
 @pytest.mark.parametrize('tower', [False, True], ids=['train', 'tower'])
 def test_the_end_of_a_stream_is_recognised(tower):
-    batch = streams.tower_input('tower_0', [eval_source(range_input_fn())]) if tower else train_input(range_input_fn())
+    batch = streams.make_input('tower_0', [eval_source(range_input_fn())]) if tower else train_input(range_input_fn())
 
     with started(batch) as session:
         for _ in range(3):
@@ -138,7 +138,7 @@ def test_the_end_of_a_stream_is_recognised(tower):
 
 def test_an_end_without_an_op_is_recognised_by_its_message():
     batch = train_input(range_input_fn())
-    (name,) = batch.get_next
+    (name,) = batch.ends
 
     def error(text):
         return tf.errors.OutOfRangeError(None, None, text)
@@ -150,7 +150,7 @@ def test_an_end_without_an_op_is_recognised_by_its_message():
 
 def test_the_end_of_another_iterator_is_not_taken_for_the_end():
     short = v1.data.make_initializable_iterator(tf.data.Dataset.range(0))
-    batch, other = train_input(range_input_fn()), streams.tower_input('tower_0', [eval_source(range_input_fn(0))])
+    batch, other = train_input(range_input_fn()), streams.make_input('tower_0', [eval_source(range_input_fn(0))])
 
     with started(batch) as session:
         session.run([short.initializer, *other.initializers.values()])
@@ -234,7 +234,7 @@ ELEMENTS = {
 @pytest.mark.parametrize(('dataset', 'expected'), ELEMENTS.values(), ids=ELEMENTS.keys())
 def test_the_examples_of_a_batch_are_counted(dataset, expected, tower):
     sets = [eval_source(dataset), eval_source(dataset, 'test')]
-    batch = streams.tower_input('tower_0', sets) if tower else train_input(dataset)
+    batch = streams.make_input('tower_0', sets) if tower else train_input(dataset)
 
     with v1.Session() as session:
         for initializer in batch.initializers.values():
@@ -262,16 +262,16 @@ def test_sets_of_equal_structure_share_a_tower_and_others_do_not():
         'e': lambda: tf.data.Dataset.from_tensors({'x': X}).batch(2),
         'f': lambda: tf.data.Dataset.from_tensors({'x': X}).repeat().batch(3),
     }
-    sources = [eval_source(input_fn, name) for name, input_fn in structures.items()]
+    sets = [eval_source(input_fn, name) for name, input_fn in structures.items()]
 
-    groups = streams.group_by_structure(sources)
+    groups = sources.group_by_structure(sets)
 
     assert [[source.stream for source in group] for group in groups] == [['a', 'c'], ['b'], ['d'], ['e', 'f']]
 
 
 def compare(train_fn, eval_fn, require_equal):
     groups = [[eval_source(eval_fn, 'valid'), eval_source(eval_fn, 'test')]]
-    streams.compare_with_training(streams.train_source(train_fn, None, None), groups, require_equal)
+    sources.compare_with_training(sources.train_source(train_fn, None, None), groups, require_equal)
 
 
 ALIKE = {

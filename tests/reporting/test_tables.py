@@ -36,6 +36,21 @@ def test_parameters_are_counted_each_and_in_all():
     ]
 
 
+def test_sizes_that_are_not_known_are_question_marks_and_totals_count_the_rest():
+    parameters = [
+        rows.ParameterRow('kernel', (64, 32), 'float32', trainable=True),
+        rows.ParameterRow('queue', (None, 6), 'float32', trainable=False),
+        rows.ParameterRow('anything', None, 'float32', trainable=False),
+    ]
+    assert _cells(tables.parameter_table(parameters))[1:] == [
+        ['kernel', '[64, 32]', '2,048', 'yes'],
+        ['queue', '[?, 6]', '?', 'no'],
+        ['anything', '?', '?', 'no'],
+        ['total, trainable', '', '2,048', ''],
+        ['total', '', '2,048+', ''],
+    ]
+
+
 def test_a_model_without_parameters_has_a_table():
     assert ['total', '', '0', ''] in _cells(tables.parameter_table([]))
 

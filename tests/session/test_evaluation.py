@@ -11,7 +11,7 @@ from tensorflow.compat import v1
 from framework import errors, run_dir, testing
 from framework.reporting import rows
 from framework.run_config import EvalSet
-from framework.session import commits, evaluation
+from framework.session import commits, detached, evaluation
 from framework.spec import EstimatorSpec, ModeKeys
 
 EXAMPLES = testing.blobs(10, seed=1)  # the set `valid` of the fixtures: batches of 4, 4 and 2
@@ -58,7 +58,8 @@ def evaluate(start, tmp_path, make_graph, make_eval_set):
         sets = [make_eval_set()] if sets is None else sets
         writer = testing.RecordingWriter()
         passes = evaluation.Evaluation(make_graph(model_fn, None, sets), {s.stream: s for s in sets})
-        return evaluation.evaluate_checkpoint(passes, checkpoint, None, writer), writer.rows
+        parts = [detached.DetachedEvaluation(passes)]
+        return detached.evaluate_checkpoint(parts, checkpoint, writer), writer.rows
 
     return run
 
@@ -335,7 +336,7 @@ def test_a_damaged_checkpoint_is_refused(start, tmp_path, make_graph, make_eval_
         make_graph(testing.linear_model_fn, None, [make_eval_set()]), {'valid': make_eval_set()}
     )
     with pytest.raises(errors.RunDirectoryError, match='its files are damaged'):
-        evaluation.evaluate_checkpoint(passes, checkpoint, None, testing.RecordingWriter())
+        detached.evaluate_checkpoint([detached.DetachedEvaluation(passes)], checkpoint, testing.RecordingWriter())
 
 
 def test_a_pass_tells_how_long_it_took(make_graph, make_eval_set, start, tmp_path, clock):
@@ -344,9 +345,9 @@ def test_a_pass_tells_how_long_it_took(make_graph, make_eval_set, start, tmp_pat
     sets = {'valid': make_eval_set(hooks=[testing.RecordingHook(after_run=lambda _: clock.advance(10))])}
     passes = evaluation.Evaluation(make_graph(testing.linear_model_fn, None, list(sets.values())), sets, clock=clock)
     writer = testing.RecordingWriter()
-    result = evaluation.evaluate_checkpoint(passes, checkpoint, None, writer)
+    result = detached.evaluate_checkpoint([detached.DetachedEvaluation(passes)], checkpoint, writer)
     assert writer.rows[0].secs == 30.0
-    assert result.timing == {'start_up': 0.0, 'evaluate': 30.0, 'total': 30.0}
+    assert result.timing == {'evaluate': 30.0}
 
 
 def test_newest_path_is_what_an_evaluation_asks_for(start, tmp_path):

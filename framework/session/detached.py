@@ -1,0 +1,123 @@
+"""Evaluation detached from training: in a graph of its own, with the weights of a checkpoint.
+
+That is how a checkpoint is evaluated by itself, and how a run evaluates sets that can't share its graph: those whose
+data can't start again in a session (queues, bare tensors), and those whose Scaffold says by a saver of its own how a
+checkpoint becomes variables (moving averages). Nothing of training is touched, however a pass ends.
+"""
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+
+from tensorflow.compat import v1
+
+from framework import errors, run_config
+from framework.reporting.rows import Metrics, PassRow, RunResult
+from framework.reporting.writers import Writer
+from framework.session import opening
+from framework.session.evaluation import Evaluation, PassInterrupted, named_ends
+from framework.session.signals import StopSignals
+
+_GRACE_SECS = 10
+
+
+class DetachedEvaluation:
+    """The evaluation sets of a graph without training.
+
+    Args:
+        evaluation: The sets.
+        config: The sessions' configuration, None for the default.
+    """
+
+    def __init__(self, evaluation: Evaluation, config: v1.ConfigProto | None = None):
+        self._evaluation = evaluation
+        self._config = config or run_config.default_session_config()
+        with evaluation.compiled.graph.as_default():
+            self._scaffold = opening.session_scaffold(evaluation.compiled)
+            evaluation.begin()
+            self._scaffold.finalize()
+
+    def make_passes(self, checkpoint: str, interrupted: Callable[[], bool], tell: Callable[[PassRow], None]) -> None:
+        """Makes a pass over every set with the weights of a checkpoint, in one session.
+
+        Args:
+            checkpoint: The prefix of the checkpoint's files.
+            interrupted: Asked between batches; True ends a pass.
+            tell: Called with each pass when it is made.
+
+        Raises:
+            PassInterrupted: If a signal came before the last batch.
+            RunDirectoryError: If the checkpoint is damaged or of another model.
+        """
+        evaluation = dataclasses.replace(self._evaluation, interrupted=interrupted)
+        with self._session(checkpoint) as session:
+            evaluation.check(session)
+            step = int(session.run(evaluation.compiled.global_step))
+            for stream in evaluation.sets:
+                tell(evaluation.make_pass(session, stream, step))
+
+    @contextlib.contextmanager
+    def _session(self, checkpoint: str) -> Iterator[v1.Session]:
+        compiled = self._evaluation.compiled
+        coordinator = v1.train.Coordinator()
+        with compiled.graph.as_default(), v1.Session(graph=compiled.graph, config=self._config) as session:
+            opening.restore(session, self._scaffold.saver, checkpoint)
+            session.run([self._scaffold.local_init_op, compiled.init])
+            self._check_ready(session)
+            threads = v1.train.start_queue_runners(session, coordinator)
+            try:
+                yield session
+            finally:
+                coordinator.request_stop()
+                coordinator.join(threads, stop_grace_period_secs=_GRACE_SECS, ignore_live_threads=True)
+
+    def _check_ready(self, session: v1.Session) -> None:
+        missing = ', '.join(f'`{name.decode()}`' for name in session.run(self._scaffold.ready_op))
+        if missing:
+            raise errors.ConfigurationError(
+                f'`Scaffold.saver` of evaluation ({", ".join(self._evaluation.sets)}) leaves variables without a '
+                f'value: {missing}. Give it every variable of the model.'
+            )
+
+
+def evaluate_checkpoint(parts: Sequence[DetachedEvaluation], checkpoint: str, writer: Writer) -> RunResult:
+    """Makes a pass over every set with the weights of a checkpoint.
+
+    Args:
+        parts: The sets, by graph.
+        checkpoint: The prefix of the checkpoint's files.
+        writer: Is told every pass.
+
+    Raises:
+        RunDirectoryError: If the checkpoint is damaged or of another model.
+    """
+    made: list[PassRow] = []
+
+    def tell(row: PassRow) -> None:
+        made.append(row)
+        writer.write_pass(row)
+
+    with StopSignals() as signals, named_ends(), contextlib.suppress(PassInterrupted):
+        for part in parts:
+            part.make_passes(checkpoint, signals.came, tell)
+    step = made[-1].step if made else 0
+    metrics: dict[str, Metrics] = {row.stream: row.metrics for row in made}
+    timing = {'evaluate': sum(row.secs for row in made)}
+    if signals.came():
+        return RunResult('interrupted', signals.sentence, step, metrics, timing, signals.exit_code)
+    return RunResult('done', f'evaluated {checkpoint}', step, metrics, timing)
+
+
+@contextlib.contextmanager
+def saved_weights(session: v1.Session, saver: v1.train.Saver) -> Iterator[str]:
+    """Yields the prefix of a checkpoint of the weights as they are now, which is removed afterwards.
+
+    Args:
+        session: The raw session of training.
+        saver: Training's.
+    """
+    with tempfile.TemporaryDirectory(prefix='weights-') as directory:
+        prefix = os.path.join(directory, 'model.ckpt')
+        yield saver.save(session, prefix, write_meta_graph=False, write_state=False)
