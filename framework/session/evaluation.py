@@ -116,8 +116,9 @@ class Evaluation:
 
     def _reset(self, session: v1.Session, tower: Tower) -> None:
         session.run(tower.reset)
-        if tower.name in (self.local_inits or {}):
-            session.run(self.local_inits[tower.name])
+        local_init = (self.local_inits or {}).get(tower.name)
+        if local_init is not None:
+            session.run(local_init)
 
     def _read(self, runs: hooks.HookedRuns, tower: Tower, stream: str, limit: int | None) -> tuple[int, int]:
         batches = examples = 0
