@@ -58,6 +58,7 @@ class Tower:
 
     Attributes:
         name: `tower_<i>`.
+        prefix: The name scope of the call, with a slash at its end; empty where it has the names of a lone graph.
         sources: Per set what its input_fn returned.
         input: The current batch.
         spec: What model_fn returned.
@@ -69,6 +70,7 @@ class Tower:
     """
 
     name: str
+    prefix: str
     sources: Mapping[str, sources.Source]
     input: streams.Input
     spec: spec.EstimatorSpec
@@ -207,12 +209,13 @@ class _Builder:
 
     def tower(self, index: int, group: Sequence[sources.Source]) -> Tower:
         name = f'tower_{index}'
+        prefix = f'eval/{name}/' if self._first else ''
         ops_before = len(self._graph.get_operations())
         batch = streams.make_input(name, group)
         caller = f'evaluation of {", ".join(source.stream for source in group)}'
         before = _local_variables()
         with collections.shown(self._graph, collections.EMPTY if self._first else group[0].collections):
-            result = self._call(batch, ModeKeys.EVAL, f'eval/{name}/', caller)
+            result = self._call(batch, ModeKeys.EVAL, prefix, caller)
             with v1.name_scope(f'framework/{name}/'):
                 metrics = _metrics(result, batch.examples)
                 own = _local_variables(before)
@@ -221,9 +224,17 @@ class _Builder:
             taken = collections.take(self._graph)
         self._note_first(taken)
         self._note_ops(caller, ops_before)
-        values = {key: value for key, (value, _) in metrics.items()}
         return Tower(
-            name, {source.stream: source for source in group}, batch, result, reset, update, values, own, taken
+            name=name,
+            prefix=prefix,
+            sources={source.stream: source for source in group},
+            input=batch,
+            spec=result,
+            reset=reset,
+            update=update,
+            values={key: value for key, (value, _) in metrics.items()},
+            variables=own,
+            collections=taken,
         )
 
     def _note_first(self, taken: collections.Snapshot) -> None:

@@ -38,6 +38,7 @@ class CallView:
         self._graph = v1.get_default_graph()
         self._prefix = prefix
         self._weight_losses = [(loss, _variables_of(loss)) for loss in weight_losses]
+        self._ops_before = {op.name for op in self._graph.get_operations()}
         self._before = {id(v) for name in _OF_VARIABLES for v in self._graph.get_collection(name)}
         self._asked: dict[int, Any] = {}
         step = v1.train.get_global_step(self._graph)
@@ -72,8 +73,13 @@ class CallView:
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
         """Makes the graph answer with this view inside."""
-        # On this one object: model_fn asks by many functions, which all come to this public method.
-        with mock.patch.object(self._graph, 'get_collection', self._get_collection):
+        # On this one object: model_fn asks by many functions, which all come to these public methods.
+        graph = self._graph
+        with (
+            mock.patch.object(graph, 'get_collection', self._get_collection),
+            mock.patch.object(graph, 'get_tensor_by_name', _own_first(graph.get_tensor_by_name, self._prefix)),
+            mock.patch.object(graph, 'get_operation_by_name', _own_first(graph.get_operation_by_name, self._prefix)),
+        ):
             yield
 
     def _get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
@@ -85,7 +91,9 @@ class CallView:
         if scope is None:
             return items
         matches = re.compile(scope).match
-        return [item for item in items if hasattr(item, 'name') and matches(item.name.removeprefix(self._prefix))]
+        named = [item for item in items if hasattr(item, 'name')]
+        # A scope that the call has entered bears the prefix, one that it has written down doesn't.
+        return [item for item in named if matches(item.name) or matches(item.name.removeprefix(self._prefix))]
 
     def _own(self, items: Sequence[Any]) -> list[Any]:
         """Returns the variables of the call: in the order in which it asked for them, then those that it uses."""
@@ -105,7 +113,30 @@ class CallView:
         ]
 
     def _is_used(self, op: tf.Operation) -> bool:
-        return any(consumer.name.startswith(self._prefix) for consumer in op.outputs[0].consumers())
+        # Not by the prefix: a layer that is kept goes back into the name scope of its first call.
+        return any(consumer.name not in self._ops_before for consumer in op.outputs[0].consumers())
+
+
+@contextlib.contextmanager
+def own_names(graph: tf.Graph, prefix: str) -> Iterator[None]:
+    """Makes the names of ops and tensors mean those of one call, where it has them.
+
+    Args:
+        graph: The graph.
+        prefix: The name scope of the call, with a slash at its end; empty where the names are those of the graph.
+    """
+    with mock.patch.object(graph, 'as_graph_element', _own_first(graph.as_graph_element, prefix)):
+        yield
+
+
+def _own_first(find: Callable[..., Any], prefix: str) -> Callable[..., Any]:
+    def found(name: Any, *args: Any, **kwargs: Any) -> Any:
+        if prefix and isinstance(name, str):
+            with contextlib.suppress(KeyError, ValueError):
+                return find(prefix + name, *args, **kwargs)
+        return find(name, *args, **kwargs)
+
+    return found
 
 
 def _variables_of(loss: tf.Tensor) -> list[tf.Operation]:

@@ -109,7 +109,10 @@ class Evaluation:
         self._reset(session, tower)
         session.run(tower.input.initializers[stream])
         of_pass = self.hooks_of(stream)
-        with self.guard.guarded(session, stream, of_pass), hooks.hooked_pass(session, of_pass) as runs:
+        train = self.compiled.train
+        foreign = frozenset() if train is None else train.input.ends
+        hooked = hooks.hooked_pass(session, of_pass, tower.prefix, foreign)
+        with self.guard.guarded(session, stream, of_pass), hooked as runs:
             batches, examples = self._read(runs, tower, stream, self.sets[stream].steps)
             values = session.run(dict(tower.values))
         return PassRow(step, stream, values, batches, examples, self.clock() - start)

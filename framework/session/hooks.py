@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework.graph import collections
+from framework import errors
+from framework.graph import collections, movement, views
 from framework.graph.compiled import Compiled
 
 Hook: TypeAlias = v1.train.SessionRunHook
@@ -39,7 +40,9 @@ def begin_evaluation(compiled: Compiled, hooks: Sequence[tuple[str, Sequence[Hoo
     """
     seen = {id(hook) for hook in begun}
     for stream, of_stream in hooks:
-        with collections.shown(compiled.graph, compiled.tower(stream).collections):
+        tower = compiled.tower(stream)
+        graph = compiled.graph
+        with collections.shown(graph, tower.collections), views.own_names(graph, tower.prefix):
             for hook in of_stream:
                 if id(hook) not in seen:
                     seen.add(id(hook))
@@ -47,11 +50,19 @@ def begin_evaluation(compiled: Compiled, hooks: Sequence[tuple[str, Sequence[Hoo
 
 
 class HookedRuns:
-    """Runs a raw session with the hooks of one pass, as `MonitoredSession` does with its own."""
+    """Runs a raw session with the hooks of one pass, as `MonitoredSession` does with its own.
 
-    def __init__(self, session: v1.Session, hooks: Sequence[Hook]):
+    Args:
+        session: The raw session.
+        hooks: The hooks of the pass.
+        foreign: The names of ops that read another stream's data: no hook may fetch what depends on them.
+    """
+
+    def __init__(self, session: v1.Session, hooks: Sequence[Hook], foreign: frozenset[str] = frozenset()):
         self._session = session
         self._hooks = hooks
+        self._foreign = foreign
+        self._checked: set[str] = set()
         self.should_stop = False
 
     def run(self, fetches: Any) -> Any:
@@ -81,8 +92,24 @@ class HookedRuns:
             if args.options is not None:
                 options.MergeFrom(args.options)
             if args.fetches is not None:
+                self._check(hook, args.fetches)
                 asked[i] = args
         return asked, feeds, options
+
+    def _check(self, hook: Hook, fetches: Any) -> None:
+        if not self._foreign:
+            return
+        graph = self._session.graph
+        elements = [graph.as_graph_element(fetch) for fetch in tf.nest.flatten(fetches)]
+        for element in elements:
+            if element.name in self._checked:
+                continue
+            self._checked.add(element.name)
+            if any(op.name in self._foreign for op in movement.ancestors([element])):
+                raise errors.ConfigurationError(
+                    f'`{type(hook).__name__}` of an evaluation fetches `{element.name}`, which reads the training '
+                    'data: each run would take a batch from training. Fetch a tensor that model_fn made in EVAL.'
+                )
 
     def _add_feeds(self, feeds: dict[Any, Any], more: dict[Any, Any]) -> None:
         if twice := feeds.keys() & more.keys():
@@ -91,11 +118,24 @@ class HookedRuns:
 
 
 @contextlib.contextmanager
-def hooked_pass(session: v1.Session, hooks: Sequence[Hook]) -> Iterator[HookedRuns]:
-    """A pass as its hooks see it: a session of its own, which ends well unless an error escapes."""
+def hooked_pass(
+    session: v1.Session, hooks: Sequence[Hook], prefix: str = '', foreign: frozenset[str] = frozenset()
+) -> Iterator[HookedRuns]:
+    """A pass as its hooks see it: a session of its own, which ends well unless an error escapes.
+
+    Args:
+        session: The raw session.
+        hooks: The hooks of the pass.
+        prefix: The name scope of the call that the pass runs: what hooks name is its own.
+        foreign: The names of ops that read another stream's data.
+    """
+    if not hooks:
+        yield HookedRuns(session, ())
+        return
     coordinator = v1.train.Coordinator()
-    for hook in hooks:
-        hook.after_create_session(session, coordinator)
-    yield HookedRuns(session, hooks)
-    for hook in hooks:
-        hook.end(session)
+    with views.own_names(session.graph, prefix):
+        for hook in hooks:
+            hook.after_create_session(session, coordinator)
+        yield HookedRuns(session, hooks, foreign)
+        for hook in hooks:
+            hook.end(session)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework import testing
+from framework import EvalSet, Experiment, errors, testing
 from framework.session import hooks
 
 
@@ -134,3 +134,64 @@ def test_evaluation_hooks_begin_once_and_not_if_training_begins_them(make_graph,
     compiled = make_graph(testing.linear_model_fn, None, [make_eval_set('a'), make_eval_set('b')])
     hooks.begin_evaluation(compiled, [('a', [shared, trained]), ('b', [shared])], begun=[trained])
     assert calls == ['shared.begin']
+
+
+# Names that evaluation hooks give
+
+
+def named_model_fn(features, labels, mode):
+    spec = testing.linear_model_fn(features, labels, mode)
+    return spec._replace(loss=tf.identity(spec.loss, name='named_loss'))
+
+
+class Fetches(v1.train.SessionRunHook):
+    def __init__(self, fetch):
+        self._fetch = fetch
+        self.values = []
+
+    def before_run(self, run_context):
+        return v1.train.SessionRunArgs(self._fetch)
+
+    def after_run(self, run_context, run_values):
+        self.values.append(run_values.results)
+
+
+def run_with(hook, directory, model_fn=named_model_fn):
+    features, labels = testing.blobs(40)
+    experiment = Experiment(
+        model_fn=model_fn,
+        train_input_fn=testing.array_input_fn(features, labels, 7),
+        eval_sets=[EvalSet(name='valid', input_fn=testing.array_input_fn(*testing.blobs(20, 1), 10), hooks=[hook])],
+        train_steps=4,
+        model_dir=str(directory),
+        seed=1,
+    )
+    return experiment.train_and_evaluate()
+
+
+@pytest.mark.parametrize('fetch', ['named_loss:0', {'loss': 'named_loss:0'}], ids=['name', 'structure'])
+def test_a_name_means_the_tensor_of_evaluation(tmp_path, fetch):
+    hook = Fetches(fetch)
+    result = run_with(hook, tmp_path)
+    losses = [value['loss'] if isinstance(fetch, dict) else value for value in hook.values]
+    assert np.mean(losses) == pytest.approx(float(result.metrics['valid']['loss']), rel=1e-6)
+
+
+def test_a_logging_hook_names_the_tensor_of_evaluation(tmp_path, caplog):
+    caplog.set_level('INFO')
+    hook = v1.train.LoggingTensorHook(['named_loss:0'], every_n_iter=1)
+    run_with(hook, tmp_path)
+    assert testing.checkpoint_values(str(tmp_path / 'model.ckpt-4'))['global_step'] == 4
+
+
+def test_a_hook_that_would_take_a_batch_from_training_is_refused(tmp_path):
+    class OfTraining(Fetches):
+        def __init__(self):
+            super().__init__(None)
+
+        def begin(self):
+            operations = v1.get_default_graph().get_operations()
+            self._fetch = next(op.outputs[0] for op in operations if op.name == 'named_loss')
+
+    with pytest.raises(errors.ConfigurationError, match='`OfTraining` of an evaluation fetches `named_loss:0`, which'):
+        run_with(OfTraining(), tmp_path)
