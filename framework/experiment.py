@@ -14,19 +14,17 @@ import gin
 from absl import logging
 from tensorflow.compat import v1
 
-from framework import config, errors, input_functions, run_dir, spec
+from framework import config, errors, input_functions, run_dir, settings, spec
 from framework.graph import compiled
-from framework.graph.compiled import Compiled
+from framework.graph.calls import Compiled
 from framework.reporting import progress, tables, tensorboard, writers
 from framework.reporting.rows import ParameterRow, RunResult
 from framework.run_config import EvalSet, InputFn, RunConfig, hooks_tuple, positive
-from framework.session import commits, detached, evaluation, loop
+from framework.session import commits, detached, evaluation, loop, opening
 from framework.session.schedule import Schedule
 
-EvalSets = Sequence[EvalSet] | Mapping[str, InputFn] | EvalSet | InputFn
 _SMOKE_STEPS = 2
 _BY_REQUEST = '`Experiment.evaluation_graph` asks for it'
-_LARGEST_SEED = 2**31 - 1
 
 
 @gin.configurable(module='framework')
@@ -43,7 +41,7 @@ class Experiment:
         *,
         model_fn: Callable[..., Any] | None = None,
         train_input_fn: InputFn | None = None,
-        eval_sets: EvalSets = (),
+        eval_sets: settings.EvalSets = (),
         train_steps: int | None = None,
         eval_every_steps: int | None = None,
         eval_at_start: bool = False,
@@ -92,18 +90,20 @@ class Experiment:
             input_functions.check_input_fn(train_input_fn, name='Experiment.train_input_fn')
         self._model_fn = model_fn
         self._train_input_fn = train_input_fn
-        self._eval_sets = _as_eval_sets(eval_sets)
+        self._eval_sets = settings.as_eval_sets(eval_sets)
         self._train_steps = train_steps
         self._eval_every_steps = eval_every_steps
-        self._eval_at_start = eval_at_start
+        self._eval_at_start = settings.checked_bool('Experiment.eval_at_start', eval_at_start)
         self._config = RunConfig() if run_config is None else run_config
-        self._model_dir = _agreed('model_dir', model_dir, self._config.model_dir)
+        self._model_dir = settings.agreed('model_dir', model_dir, self._config.model_dir)
         self._params = params
-        self._seed = _checked_seed(_agreed('seed', seed, self._config.tf_random_seed))
+        self._seed = settings.checked_seed(settings.agreed('seed', seed, self._config.tf_random_seed))
         self._train_hooks = hooks_tuple('Experiment.train_hooks', train_hooks)
-        self._require_equal_structures = require_equal_structures
-        self._all_apart = _checked_evaluation_graph(evaluation_graph)
-        self._sanity_batches = _checked_sanity_batches(sanity_batches)
+        self._require_equal_structures = settings.checked_bool(
+            'Experiment.require_equal_structures', require_equal_structures
+        )
+        self._all_apart = settings.checked_evaluation_graph(evaluation_graph)
+        self._sanity_batches = settings.checked_sanity_batches(sanity_batches)
 
     def train_and_evaluate(self) -> RunResult:
         """Trains to `train_steps`, with passes over the evaluation sets at their periods and at the end.
@@ -137,7 +137,7 @@ class Experiment:
     def evaluate(self, sets: Sequence[str] | None = None, checkpoint: str | None = None) -> RunResult:
         """Makes a pass over evaluation sets with the weights of a checkpoint, without any training.
 
-        Takes no lock: it may run beside a training.
+        Takes no lock: it may run beside a training. Its metrics go to `evaluations.jsonl`.
 
         Args:
             sets: Names of sets, None for all.
@@ -149,9 +149,13 @@ class Experiment:
         """
         chosen = self._chosen(sets)
         directory = self._directory()
-        path = self._store(directory).newest_path() if checkpoint is None else checkpoint
-        parts = self._evaluation_parts(chosen, self._seed or 0)
-        writer = writers.Writers([progress.ConsoleWriter(), tensorboard.EventWriter(directory.events_dir)])
+        store = self._store(directory)
+        path = store.newest_path() if checkpoint is None else checkpoint
+        parts = self._evaluation_parts(chosen, self._seed or 0, opening.saved_names(path))
+        if checkpoint is None:
+            path = store.newest_path()  # a training beside this may have removed the former one meanwhile
+        # Not into the event files: TensorBoard takes a smaller step for a restart, and hides what came after it.
+        writer = writers.Writers([progress.ConsoleWriter(), writers.MetricsWriter(directory.evaluations_file)])
         with contextlib.closing(writer):
             result = detached.evaluate_checkpoint(parts, path, writer)
         logging.info('Result:\n%s', tables.result_table(result))
@@ -165,57 +169,71 @@ class Experiment:
                 'Experiment.train_input_fn', 'training', 'Bind it: `Experiment.train_input_fn = @train/my.input_fn`.'
             )
         directory = directory or self._directory()
-        with directory.locked():
+        with directory.locked(), _failure_recorded(directory) as known:
             store = self._store(directory)
-            seed = self._run_seed(store)
+            newest = store.latest()
+            known.step = 0 if newest is None else newest.step
+            seed = self._run_seed(newest)
             self._write_configuration(directory, seed)
-            compiled = self._compile(self._train_input_fn, {} if self._all_apart else sets, seed)
-            apart = dict.fromkeys(sets, _BY_REQUEST) if self._all_apart else compiled.apart
-            settings = loop.Settings(
-                schedule,
-                self._config,
-                self._train_hooks,
-                seed,
-                {stream: self._detached(sets[stream], seed, reason) for stream, reason in apart.items()},
-                self._sanity_batches,
-            )
-            shared = {stream: s for stream, s in sets.items() if stream not in apart}
+            built, apart = self._build(self._train_input_fn, sets, seed)
             run_dir.write_atomically(directory.operative_config_file, config.operative_text())
             if sets and (unused := config.unused_bindings()):
                 logging.warning('%s', config.unused_report(unused))
-            logging.info('Variables:\n%s', tables.parameter_table(_parameters(compiled)))
+            logging.info('Variables:\n%s', tables.parameter_table(_parameters(built)))
+            plan = loop.Settings(schedule, self._config, self._train_hooks, seed, apart, self._sanity_batches)
+            shared = {stream: s for stream, s in sets.items() if stream not in apart}
             with contextlib.closing(_training_writer(directory)) as writer:
-                run = loop.Loop(compiled, evaluation.Evaluation(compiled, shared), store, writer, settings)
-                with _failure_recorded(directory, run):
-                    result = run.run()
+                known.run = loop.Loop(built, evaluation.Evaluation(built, shared), store, writer, plan)
+                result = known.run.run()
             run_dir.write_atomically(directory.result_file, writers.result_json(result))
         logging.info('Result:\n%s', tables.result_table(result))
         return result
 
-    def _evaluation_parts(self, sets: Mapping[str, EvalSet], seed: int) -> list[detached.DetachedEvaluation]:
+    def _build(
+        self, train_input_fn: InputFn, sets: Mapping[str, EvalSet], seed: int
+    ) -> tuple[Compiled, dict[str, detached.DetachedEvaluation]]:
+        """Returns the graph of training, and the sets that need a graph of their own, by stream."""
+        built = self._compile(train_input_fn, {} if self._all_apart else sets, seed)
+        reasons = dict.fromkeys(sets, _BY_REQUEST) if self._all_apart else built.apart
+        saved = built.saved_names
+        return built, {stream: self._detached(sets[stream], seed, reason, saved) for stream, reason in reasons.items()}
+
+    def _evaluation_parts(
+        self, sets: Mapping[str, EvalSet], seed: int, saved: frozenset[str]
+    ) -> list[detached.DetachedEvaluation]:
         """Returns the sets in graphs without training: those that can share one in one, the others each in its own."""
         apart: Mapping[str, str] = dict.fromkeys(sets, _BY_REQUEST)
         if not self._all_apart:
-            built = self._compile(None, sets, seed)
+            built = self._compile(None, sets, seed, saved=saved)
             apart = built.apart
         shared = {stream: s for stream, s in sets.items() if stream not in apart}
-        parts = [self._detached(sets[stream], seed, reason) for stream, reason in apart.items()]
+        parts = [self._detached(sets[stream], seed, reason, saved) for stream, reason in apart.items()]
         if not shared:
             return parts
         if apart:
-            built = self._compile(None, shared, seed)
+            built = self._compile(None, shared, seed, saved=saved)
         return [detached.DetachedEvaluation(evaluation.Evaluation(built, shared), self._config.session_config), *parts]
 
-    def _detached(self, eval_set: EvalSet, seed: int, reason: str) -> detached.DetachedEvaluation:
+    def _detached(
+        self, eval_set: EvalSet, seed: int, reason: str, saved: frozenset[str]
+    ) -> detached.DetachedEvaluation:
         logging.info('`%s` is evaluated in a graph of its own, by a checkpoint: %s.', eval_set.stream, reason)
         sets = {eval_set.stream: eval_set}
-        built = self._compile(None, sets, seed, alone=True)
+        built = self._compile(None, sets, seed, alone=True, saved=saved)
         return detached.DetachedEvaluation(evaluation.Evaluation(built, sets), self._config.session_config)
 
     def _compile(
-        self, train_input_fn: InputFn | None, sets: Mapping[str, EvalSet], seed: int, alone: bool = False
+        self,
+        train_input_fn: InputFn | None,
+        sets: Mapping[str, EvalSet],
+        seed: int,
+        *,
+        alone: bool = False,
+        saved: frozenset[str] | None = None,
     ) -> Compiled:
-        model = compiled.Model(self._model_fn, self._params, self._config)
+        # The functions of the user see the directory and the seed wherever they were set.
+        told = self._config.replace(model_dir=self._model_dir, tf_random_seed=seed)
+        model = compiled.Model(self._model_fn, self._params, told)
         with config.gin_errors():
             built = compiled.compile_graph(
                 model,
@@ -223,6 +241,7 @@ class Experiment:
                 list(sets.values()),
                 seed=seed,
                 alone=alone,
+                saved=saved,
                 require_equal_structures=self._require_equal_structures,
             )
         compiled.check_scaffolds(built)
@@ -230,12 +249,12 @@ class Experiment:
         return built
 
     def _schedule(self, sets: Mapping[str, EvalSet]) -> Schedule:
-        settings = self._config
+        cadences = self._config
         return Schedule(
             train_steps=self._train_steps,
             periods={stream: s.every_steps or self._eval_every_steps for stream, s in sets.items()},
-            commits=settings.save_checkpoints_steps is not None or settings.save_checkpoints_secs is not None,
-            commit_steps=settings.save_checkpoints_steps,
+            commits=cadences.save_checkpoints_steps is not None or cadences.save_checkpoints_secs is not None,
+            commit_steps=cadences.save_checkpoints_steps,
             eval_at_start=self._eval_at_start,
         )
 
@@ -251,12 +270,11 @@ class Experiment:
             raise errors.missing('Experiment.model_dir', 'a run', 'Pass `--model_dir=runs/my_run`, or bind it.')
         return run_dir.RunDir(os.path.abspath(self._model_dir))
 
-    def _run_seed(self, store: commits.Commits) -> int:
-        newest = store.latest()
+    def _run_seed(self, newest: commits.Commit | None) -> int:
         kept = None if newest is None else newest.seed
         seed = self._seed if self._seed is not None else kept
         if seed is None:
-            seed = random.SystemRandom().randrange(_LARGEST_SEED)
+            seed = random.SystemRandom().randrange(settings.LARGEST_SEED)
         if kept is not None and kept != seed:
             logging.warning('`Experiment.seed` [%d]: this run began with %d; the weights go on from there.', seed, kept)
         logging.info('Seed %d: the graph, and Python and NumPy while it is built.', seed)
@@ -276,75 +294,6 @@ class Experiment:
                     f'`sets` [{name}]: no such evaluation set. {errors.nearest(name, self._eval_sets)}'
                 )
         return {stream: self._eval_sets[stream] for stream in names or self._eval_sets}
-
-
-def _as_eval_sets(given: EvalSets) -> dict[str, EvalSet]:
-    """Returns the sets by stream name, in their order."""
-    if isinstance(given, EvalSet):
-        sets = [given]
-    elif isinstance(given, Mapping):
-        sets = [EvalSet(name=name, input_fn=input_fn) for name, input_fn in given.items()]
-    elif callable(given):
-        sets = [EvalSet(input_fn=given)]
-    elif isinstance(given, Sequence) and not isinstance(given, str):
-        sets = list(given)
-    else:
-        raise errors.ConfigurationTypeError(f'`Experiment.eval_sets` [{given!r}] {_EVAL_SETS_RULE}')
-    for eval_set in sets:
-        _check_eval_set(eval_set)
-    streams = [s.stream for s in sets]
-    for stream in streams:
-        if streams.count(stream) > 1:
-            raise errors.ConfigurationError(
-                f'`EvalSet.name` [{stream}] is used by {streams.count(stream)} sets. Give each a name of its own.'
-            )
-    return dict(zip(streams, sets, strict=True))
-
-
-_EVAL_SETS_RULE = (
-    'must be a list of EvalSet, a dict of input functions by name, or one input function. In gin: '
-    '`Experiment.eval_sets = [@valid/EvalSet(), @test/EvalSet()]`, with the parentheses.'
-)
-
-
-def _check_eval_set(eval_set: Any) -> None:
-    if not isinstance(eval_set, EvalSet):
-        raise errors.ConfigurationTypeError(f'`Experiment.eval_sets` [{eval_set!r}] {_EVAL_SETS_RULE}')
-    if eval_set.name is not None:
-        run_dir.check_stream_name(eval_set.name)
-    input_functions.check_input_fn(eval_set.input_fn, name=f'EvalSet.input_fn of {eval_set.stream}')
-
-
-def _agreed(name: str, own: Any, repeated: Any) -> Any:
-    """Returns a setting that the experiment and its RunConfig both may say."""
-    if own is not None and repeated is not None and own != repeated:
-        other = 'model_dir' if name == 'model_dir' else 'tf_random_seed'
-        raise errors.ConfigurationError(
-            f'`Experiment.{name}` [{own}] and `RunConfig.{other}` [{repeated}] mean the same and differ. Set one of '
-            'them (a `--model_dir` flag counts as the first).'
-        )
-    return repeated if own is None else own
-
-
-def _checked_seed(seed: Any) -> int | None:
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _LARGEST_SEED):
-        raise errors.ConfigurationError(f'`Experiment.seed` [{seed!r}] must be an integer from 0 to {_LARGEST_SEED}.')
-    return seed
-
-
-def _checked_evaluation_graph(value: Any) -> bool:
-    choices = ('auto', 'separate')
-    if value not in choices:
-        raise errors.ConfigurationError(
-            f'`Experiment.evaluation_graph` [{value!r}] is no such choice. {errors.nearest(str(value), choices)}'
-        )
-    return bool(value == 'separate')
-
-
-def _checked_sanity_batches(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise errors.ConfigurationError(f'`Experiment.sanity_batches` [{value!r}] must be 0 or a positive integer.')
-    return value
 
 
 def _parameters(built: Compiled) -> list[ParameterRow]:
@@ -372,12 +321,24 @@ def _training_writer(directory: run_dir.RunDir) -> writers.Writers:
     )
 
 
+@dataclasses.dataclass
+class _Known:
+    """How far a start came: the step of its newest commit, then its loop."""
+
+    step: int = 0
+    run: loop.Loop | None = None
+
+
 @contextlib.contextmanager
-def _failure_recorded(directory: run_dir.RunDir, run: loop.Loop) -> Iterator[None]:
-    """Leaves a `result.json` behind a run that failed, and lets the error go on."""
+def _failure_recorded(directory: run_dir.RunDir) -> Iterator[_Known]:
+    """Removes the `result.json` of the start before, leaves one behind a start that fails, and lets the error go on."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(directory.result_file)
+    known = _Known()
     try:
-        yield
+        yield known
     except Exception as error:
-        result = RunResult('failed', f'{type(error).__name__}: {error}', run.step, exit_code=1)
+        step = known.step if known.run is None else known.run.step
+        result = RunResult('failed', f'{type(error).__name__}: {error}', step, exit_code=1)
         run_dir.write_atomically(directory.result_file, writers.result_json(result))
         raise

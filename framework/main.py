@@ -8,11 +8,11 @@ framework_main.define_flags()
 
 
 def main(argv):
-raise SystemExit(framework_main.run())
+    raise SystemExit(framework_main.run())
 
 
 if __name__ == '__main__':
-app.run(main, flags_parser=framework_main.parse_flags)
+    app.run(main, flags_parser=framework_main.parse_flags)
 """
 
 import sys
@@ -26,10 +26,11 @@ from framework.reporting.rows import RunResult
 
 _FILE_FLAGS = ('gin_file', 'gin_files')
 _BINDING_FLAGS = ('gin_param', 'gin_params', 'gin_bindings')
+_EVALUATION_FLAGS = ('sets', 'checkpoint')
 _MODES: dict[str, Callable[[Experiment, flags.FlagValues], RunResult]] = {
     'train_and_evaluate': lambda experiment, _: experiment.train_and_evaluate(),
     'train': lambda experiment, _: experiment.train(),
-    'evaluate': lambda experiment, values: experiment.evaluate(values.sets or None, values.checkpoint),
+    'evaluate': lambda experiment, values: experiment.evaluate(values.sets or None, values.checkpoint or None),
     'smoke': lambda experiment, _: experiment.smoke(),
 }
 USAGE_EXIT_CODE = errors.ConfigurationError.exit_code
@@ -87,11 +88,22 @@ def _run(flag_values: flags.FlagValues) -> RunResult:
         raise errors.ConfigurationError(
             f'`--mode` [{flag_values.mode}] is none of the modes. {errors.nearest(flag_values.mode, _MODES)}'
         )
+    _check_evaluation_flags(flag_values)
     config.load(_all(flag_values, _FILE_FLAGS), _all(flag_values, _BINDING_FLAGS))
     given = {'model_dir': flag_values.model_dir} if flag_values.model_dir else {}
     experiment = config.build('Experiment', **given)
     with config.gin_errors():
         return _MODES[flag_values.mode](experiment, flag_values)
+
+
+def _check_evaluation_flags(flag_values: flags.FlagValues) -> None:
+    for name in _EVALUATION_FLAGS if flag_values.mode != 'evaluate' else ():
+        if value := flag_values[name].value:
+            given = ','.join(value) if isinstance(value, list) else value
+            raise errors.ConfigurationError(
+                f'`--{name}` [{given}] is for `--mode=evaluate`, and the mode is [{flag_values.mode}]. Leave it out, '
+                'or pass `--mode=evaluate`.'
+            )
 
 
 def _all(flag_values: flags.FlagValues, names: Sequence[str]) -> list[str]:

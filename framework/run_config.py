@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gin
@@ -30,14 +30,19 @@ def positive(name: str, value: Any, *, what: str = 'a positive integer, or None'
     """Raises a `ConfigurationError` unless `value` is None or an integer above 0."""
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _LARGEST_STEP:
         raise errors.ConfigurationError(f'`{name}` [{value!r}] must be {what}.')
+
+
+_LARGEST_STEP = 2**63 - 1  # what the global step can hold
 
 
 def hooks_tuple(name: str, hooks: Sequence[Any] | None) -> tuple[Any, ...]:
     """Returns the hooks as a tuple; raises a `ConfigurationTypeError` for anything that is no SessionRunHook."""
     if isinstance(hooks, v1.train.SessionRunHook):
         raise errors.ConfigurationTypeError(f'`{name}` must be a list of hooks: write [{type(hooks).__name__}(...)].')
+    if not isinstance(hooks, Iterable | None):
+        raise errors.ConfigurationTypeError(f'`{name}` [{hooks!r}] must be a list of SessionRunHook instances.')
     found = tuple(hooks or ())
     for hook in found:
         if not isinstance(hook, v1.train.SessionRunHook):

@@ -77,6 +77,11 @@ class RunDir:
         return self._join('metrics.jsonl')
 
     @property
+    def evaluations_file(self) -> str:
+        """The metrics of evaluations that were made without training, a JSON object a line."""
+        return self._join('evaluations.jsonl')
+
+    @property
     def timeline_file(self) -> str:
         """The phases of the run, a JSON object a line."""
         return self._join('timeline.jsonl')

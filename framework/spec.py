@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _MODEL_FN_ARGUMENTS = ('features', 'labels', 'mode', 'params', 'config')
-LOSS_PER_EXAMPLE = 'loss_per_example'  # every pass has it, in our own files only: `loss` weighs batches, not examples
+LOSS_PER_EXAMPLE = 'loss_per_example'  # every pass has it, the model's own or ours: `loss` weighs batches, not examples
 _RESERVED_METRICS = ('loss', 'global_step')
 _DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 

@@ -1,8 +1,10 @@
 """What a run promises, through `Experiment` alone."""
 
 import json
+import os
 import pathlib
 import random
+import signal
 from typing import Any
 
 import numpy as np
@@ -310,6 +312,198 @@ def test_a_failed_run_leaves_a_result_that_says_why(tmp_path):
     result = json.loads((tmp_path / 'result.json').read_text())
     assert result['status'] == 'failed'
     assert 'on fire' in result['stop_reason']
+
+
+def test_a_graph_that_can_not_be_built_leaves_a_failed_result(tmp_path):
+    def model_fn(features, labels, mode):
+        raise KeyError('a slip in model_fn')
+
+    make(tmp_path).train()
+    with pytest.raises(KeyError):
+        make(tmp_path, model_fn=model_fn, train_steps=30).train()
+    result = json.loads((tmp_path / 'result.json').read_text())
+    assert (result['status'], result['global_step']) == ('failed', 20)
+    assert 'a slip in model_fn' in result['stop_reason']
+
+
+def test_a_result_of_the_start_before_is_gone_while_a_run_runs(tmp_path):
+    there = []
+
+    class Look(v1.train.SessionRunHook):
+        def begin(self):
+            there.append((tmp_path / 'result.json').exists())
+
+    make(tmp_path).train()
+    assert (tmp_path / 'result.json').exists()
+    make(tmp_path, train_steps=30, train_hooks=[Look()]).train()
+    assert there == [False]
+
+
+def test_a_slip_that_is_refused_before_anything_is_built_leaves_the_result_alone(tmp_path):
+    make(tmp_path).train()
+    with pytest.raises(errors.ConfigurationError, match='train_input_fn` is missing'):
+        make(tmp_path, train_input_fn=None).train()
+    assert json.loads((tmp_path / 'result.json').read_text())['status'] == 'done'
+
+
+@pytest.mark.parametrize(('number', 'code'), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_before_the_first_batches_are_tried_out_ends_the_run_with_a_commit(tmp_path, number, code):
+    class Kill(v1.train.SessionRunHook):
+        def after_create_session(self, session, coord):
+            os.kill(os.getpid(), number)
+
+    result = make(tmp_path, train_hooks=[Kill()]).train_and_evaluate()
+    assert (result.status, result.exit_code, result.global_step) == ('interrupted', code, 0)
+    assert json.loads((tmp_path / 'result.json').read_text())['status'] == 'interrupted'
+    assert (tmp_path / 'commits' / 'commit-0.json').exists()
+    assert make(tmp_path).train_and_evaluate().status == 'done'
+
+
+def test_weights_that_a_set_of_its_own_graph_can_not_take_are_no_matter_of_commits(tmp_path):
+    def model_fn(features, labels, mode):
+        v1.get_variable('extra', [2 if mode == ModeKeys.EVAL else 3], trainable=False)
+        return testing.linear_model_fn(features, labels, mode)
+
+    text = (
+        r'The weights of step 0, for `valid` in a graph of its own, can not be restored: it is of another model '
+        r'\[`extra` has shape \(3,\), the model \(2,\)\]\. model_fn must make the same variables when it evaluates'
+    )
+    with pytest.raises(errors.RunDirectoryError, match=text):
+        make(tmp_path, model_fn=model_fn, evaluation_graph='separate').train_and_evaluate()
+
+
+@pytest.mark.parametrize('evaluation_graph', ['auto', 'separate'])
+def test_a_count_that_only_evaluation_keeps_is_its_own(tmp_path, evaluation_graph):
+    def model_fn(features, labels, mode):
+        spec = testing.linear_model_fn(features, labels, mode)
+        if mode == ModeKeys.TRAIN:
+            return spec
+        count = v1.get_variable('batches', [], initializer=v1.zeros_initializer(), trainable=False)
+        value = count.read_value()
+        with tf.control_dependencies([features]):  # else also the run that meets the end of the data counts
+            return spec._replace(eval_metric_ops={'batches': (value, count.assign_add(1.0))})
+
+    settings = {'model_fn': model_fn, 'evaluation_graph': evaluation_graph}
+    ran = make(tmp_path, **settings).train_and_evaluate().metrics
+    alone = make(tmp_path, **settings).evaluate().metrics
+    assert [float(metrics['valid']['batches']) for metrics in (ran, alone)] == [5, 5]
+    assert 'batches' not in testing.checkpoint_values(str(tmp_path / 'model.ckpt-20'))
+
+
+def test_a_trainable_variable_of_a_separate_graph_is_refused_before_training(tmp_path):
+    def model_fn(features, labels, mode):
+        if mode == ModeKeys.EVAL:
+            v1.get_variable('head', [])
+        return testing.linear_model_fn(features, labels, mode)
+
+    with pytest.raises(errors.ConfigurationError, match='`head`: trainable, made by evaluation of valid'):
+        make(tmp_path, model_fn=model_fn, evaluation_graph='separate').train_and_evaluate()
+    assert not list(tmp_path.glob('model.ckpt*'))
+
+
+def test_a_metric_value_that_reads_the_batch_is_refused_by_name(tmp_path):
+    def model_fn(features, labels, mode):
+        spec = testing.linear_model_fn(features, labels, mode)
+        metrics = {'largest': (tf.reduce_max(features), tf.no_op())}
+        return spec if mode == ModeKeys.TRAIN else spec._replace(eval_metric_ops=metrics)
+
+    with pytest.raises(errors.ConfigurationError, match=r'value of a metric of `valid` \[largest\] reads the batch'):
+        make(tmp_path, model_fn=model_fn).train_and_evaluate()
+
+
+@pytest.mark.parametrize('evaluation_graph', ['auto', 'separate'])
+def test_an_endless_set_is_refused_before_training(tmp_path, evaluation_graph):
+    def endless():
+        return tf.data.Dataset.from_tensor_slices(VALID).repeat().batch(10)
+
+    with pytest.raises(errors.ConfigurationError, match='`valid`: its Dataset is infinite'):
+        make(tmp_path, eval_sets={'valid': endless}, evaluation_graph=evaluation_graph).train_and_evaluate()
+    assert not list(tmp_path.glob('model.ckpt*'))
+
+
+def test_checkpoints_that_nothing_names_are_not_written_over(tmp_path):
+    make(tmp_path).train()
+    for path in [*tmp_path.glob('commits/*'), tmp_path / 'checkpoint']:
+        path.unlink()
+    with pytest.raises(errors.RunDirectoryError, match=r'holds checkpoints \[model.ckpt-\d+.index\] but neither'):
+        make(tmp_path).train()
+
+
+def test_another_dtype_in_the_checkpoint_is_named(tmp_path):
+    def model_fn(dtype):
+        def model_fn(features, labels, mode):
+            v1.get_variable('state', [], dtype, v1.zeros_initializer(), trainable=False)
+            return testing.linear_model_fn(features, labels, mode)
+
+        return model_fn
+
+    make(tmp_path, model_fn=model_fn(tf.float32)).train()
+    with pytest.raises(errors.RunDirectoryError, match='`state` has dtype float32, the model float64'):
+        make(tmp_path, model_fn=model_fn(tf.float64), train_steps=30).train()
+
+
+def test_a_saver_hook_in_the_run_directory_is_left_out(tmp_path, caplog):
+    class Own(v1.train.CheckpointSaverHook):
+        pass
+
+    hook = Own(str(tmp_path), save_steps=1)
+    make(tmp_path, train_hooks=[hook]).train()
+    assert '`Own`' in caplog.text
+    assert {path.name for path in tmp_path.glob('*.index')} == {f'model.ckpt-{step}.index' for step in (0, 10, 20)}
+
+
+def test_evaluate_keeps_a_record_of_its_own(tmp_path):
+    make(tmp_path).train_and_evaluate()
+    curves = tensorboard.read_scalars(str(tmp_path / 'eval_valid'))
+    result = make(tmp_path).evaluate(sets=['valid'], checkpoint=str(tmp_path / 'model.ckpt-10'))
+    (line,) = lines(tmp_path / 'evaluations.jsonl')
+    assert (line['step'], line['stream']) == (10, 'valid')
+    assert line['metrics']['loss'] == float(result.metrics['valid']['loss'])
+    assert tensorboard.read_scalars(str(tmp_path / 'eval_valid')) == curves
+
+
+def test_functions_see_the_directory_and_the_seed_in_their_config(tmp_path):
+    seen = []
+
+    def model_fn(features, labels, mode, config):
+        seen.append((config.model_dir, config.tf_random_seed))
+        return testing.linear_model_fn(features, labels, mode)
+
+    make(tmp_path, model_fn=model_fn).train()
+    assert seen == [(str(tmp_path), 1)]
+
+
+def test_evaluation_of_a_checkpoint_that_is_not_there_says_so(tmp_path):
+    make(tmp_path).train()
+    with pytest.raises(
+        errors.RunDirectoryError, match=r'ckpt-11` can not be restored: there is no such checkpoint\. Name'
+    ):
+        make(tmp_path).evaluate(checkpoint=str(tmp_path / 'model.ckpt-11'))
+
+
+def test_training_alone_reports_no_pass_of_an_older_step(tmp_path):
+    make(tmp_path).train_and_evaluate()
+    assert set(make(tmp_path).train().metrics) == {'valid', 'test'}  # of the last step
+    assert set(make(tmp_path, train_steps=30).train().metrics) == {'train'}
+
+
+def test_a_metric_named_loss_per_example_reaches_the_event_files(tmp_path):
+    def model_fn(features, labels, mode):
+        spec = testing.linear_model_fn(features, labels, mode)
+        if mode != ModeKeys.EVAL:
+            return spec
+        return spec._replace(eval_metric_ops={'loss_per_example': v1.metrics.mean(tf.constant(7.0))})
+
+    make(tmp_path, model_fn=model_fn).train_and_evaluate()
+    curves = tensorboard.read_scalars(str(tmp_path / 'eval_valid'))
+    assert curves['loss_per_example'] == [(10, 7.0), (20, 7.0)]
+
+
+@pytest.mark.parametrize('name', ['eval_at_start', 'require_equal_structures'])
+@pytest.mark.parametrize('value', ['False', 1, None])
+def test_a_switch_is_true_or_false(tmp_path, name, value):
+    with pytest.raises(errors.ConfigurationTypeError, match=rf'`Experiment\.{name}` \[{value!r}\] must be True or'):
+        make(tmp_path, **{name: value})
 
 
 def test_params_reach_model_fn_and_input_fn_as_copies(tmp_path):

@@ -6,6 +6,8 @@ import re
 import pytest
 from tensorflow.compat import v1
 
+from framework import main
+
 README = (pathlib.Path(__file__).parents[1] / 'README.md').read_text()
 EXAMPLE, OWN_MAIN = re.findall(r'```python\n(.*?)```', README, re.DOTALL)
 
@@ -22,6 +24,10 @@ def test_the_main_of_ones_own_has_at_most_15_lines():
     lines = [line for line in OWN_MAIN.splitlines() if line]
     assert len(lines) <= 15
     compile(OWN_MAIN, 'README.md', 'exec')
+
+
+def test_the_docstring_of_the_binary_shows_the_same_main():
+    assert main.__doc__.split('\n\n', 1)[1] == OWN_MAIN
 
 
 @pytest.mark.parametrize('path', sorted(set(re.findall(r'\]\(([^):]+)\)', README))))

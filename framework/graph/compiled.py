@@ -5,9 +5,9 @@ then all evaluation. Evaluation can therefore not change training.
 """
 
 import contextlib
-import dataclasses
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors, spec
-from framework.graph import collections, movement, sharing, sources, streams, tables
+from framework.graph import apart, collections, movement, sharing, sources, streams, tables
+from framework.graph.calls import Compiled, Model, Tower, TrainStream
 from framework.run_config import EvalSet
 from framework.spec import LOSS_PER_EXAMPLE, ModeKeys
 
@@ -24,91 +25,8 @@ KEYS = v1.GraphKeys
 LOSS = 'loss'  # the metric that every pass has: the mean of the loss over batches, as in tf.estimator
 
 
-@dataclasses.dataclass(frozen=True)
-class Model:
-    """What the user wrote, as far as the graph needs it."""
-
-    model_fn: Callable[..., Any]
-    params: Any
-    config: Any
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainStream:
-    """The training call.
-
-    Attributes:
-        source: What its input_fn returned.
-        input: Its current batch.
-        spec: What model_fn returned.
-        step_after: int64 scalar, the global step once the train op has run.
-        collections: What input_fn and model_fn added to the graph's collections.
-    """
-
-    source: sources.Source
-    input: streams.Input
-    spec: spec.EstimatorSpec
-    step_after: tf.Tensor
-    collections: collections.Snapshot
-
-
-@dataclasses.dataclass(frozen=True)
-class Tower:
-    """One evaluation call, shared by all sets of one element structure.
-
-    Attributes:
-        name: `tower_<i>`.
-        prefix: The name scope of the call, with a slash at its end; empty where it has the names of a lone graph.
-        sources: Per set what its input_fn returned.
-        input: The current batch.
-        spec: What model_fn returned.
-        reset: Sets every local variable of the call to its initial value.
-        update: Takes the current batch into the metrics.
-        values: The metrics by name, `loss` among them.
-        variables: The local variables of the call.
-        collections: What the call added to the graph's collections.
-    """
-
-    name: str
-    prefix: str
-    sources: Mapping[str, sources.Source]
-    input: streams.Input
-    spec: spec.EstimatorSpec
-    reset: tf.Operation
-    update: tf.Operation
-    values: Mapping[str, tf.Tensor]
-    variables: Sequence[tf.Variable]
-    collections: collections.Snapshot
-
-    @property
-    def caller(self) -> str:
-        """What messages call it."""
-        return f'evaluation of {", ".join(self.sources)}'
-
-
-@dataclasses.dataclass(frozen=True)
-class Compiled:
-    """The one graph.
-
-    Attributes:
-        graph: The graph; it shows the collections of the training call.
-        global_step: The global step variable.
-        train: The training call, None in an evaluation-only graph.
-        towers: The evaluation calls.
-        init: Initialises what belongs to evaluation alone: its local variables and lookup tables.
-        apart: Per evaluation set that can't be evaluated in this graph the reason, as the end of a sentence.
-    """
-
-    graph: tf.Graph
-    global_step: tf.Variable
-    train: TrainStream | None
-    towers: Sequence[Tower]
-    init: tf.Operation
-    apart: Mapping[str, str]
-
-    def tower(self, stream: str) -> Tower:
-        """Returns the tower of an evaluation set."""
-        return {name: tower for tower in self.towers for name in tower.sources}[stream]
+# Building seeds generators and counts Keras names that the whole process shares, so threads take turns.
+_ONE_BUILD = threading.RLock()
 
 
 def compile_graph(
@@ -118,6 +36,7 @@ def compile_graph(
     *,
     seed: int,
     alone: bool = False,
+    saved: Collection[str] | None = None,
     require_equal_structures: bool = False,
 ) -> Compiled:
     """Builds the graph.
@@ -128,38 +47,31 @@ def compile_graph(
         eval_sets: The evaluation sets, of different names.
         seed: Seeds the graph, and Python's and NumPy's generators while user code builds.
         alone: Whether the graph is that of a single evaluation set, run in a session per pass: nothing is set apart.
+        saved: The names of the variables in the checkpoints that a graph without training is for.
         require_equal_structures: Whether evaluation elements must have training's structure.
 
     Raises:
         ConfigurationError: If what the user's functions return breaks their contract.
     """
     graph = tf.Graph()
-    with graph.as_default(), _seeded(seed):
+    with _ONE_BUILD, graph.as_default(), _seeded(seed):
         v1.set_random_seed(seed)
         builder = _Builder(graph, model)
         train = None if train_input_fn is None else builder.train_stream(train_input_fn)
         before = _local_variables()
         made = [sources.eval_source(eval_set, model.params, model.config) for eval_set in eval_sets]
-        apart = {source.stream: _CANNOT_RESTART for source in made if not (alone or source.restarts)}
-        groups = sources.group_by_structure([source for source in made if source.stream not in apart])
+        set_apart = {source.stream: apart.CANNOT_RESTART for source in made if not (alone or source.restarts)}
+        groups = sources.group_by_structure([source for source in made if source.stream not in set_apart])
         if train is not None:
             sources.compare_with_training(train.source, groups, require_equal_structures)
         towers = [builder.tower(i, group) for i, group in enumerate(groups)]
         if not alone:
-            apart |= builder.apart(towers, train)
+            set_apart |= apart.reasons(builder.calls, towers, train)
+        if saved is not None:
+            sharing.keep_out_of_checkpoint(saved, f'evaluation of {", ".join(s.stream for s in eval_sets)}')
         collections.show(graph, builder.shown)
         init = _evaluation_init(_local_variables(before), towers, made)
-    return Compiled(graph, builder.global_step, train, towers, init, apart)
-
-
-_CANNOT_RESTART = 'its input_fn returns tensors whose data can not start again in a session'
-_OWN_SAVER = 'its Scaffold has a saver of its own, which says how a checkpoint becomes its variables'
-
-
-def _has_own_saver(tower: Tower, train: TrainStream | None) -> bool:
-    scaffold = tower.spec.scaffold
-    own = scaffold.saver is not None and (train is None or scaffold is not train.spec.scaffold)
-    return own or bool(tower.collections.get(KEYS.SAVERS))
+    return Compiled(graph, builder.global_step, train, towers, init, set_apart)
 
 
 @contextlib.contextmanager
@@ -184,7 +96,8 @@ class _Builder:
         self._shared = sharing.SharedVariables()
         self._first: collections.Snapshot | None = None  # the collections of the first call of model_fn
         self._weight_losses: Sequence[tf.Tensor] = ()
-        self._made: dict[str, set[str]] = {}  # the names of the ops of each call, its input's included
+        self._made: dict[str, frozenset[str]] = {}
+        self._train_scaffold: v1.train.Scaffold | None = None
         with v1.variable_scope(v1.get_variable_scope(), use_resource=True):
             self.global_step = v1.train.create_global_step(graph)
 
@@ -192,6 +105,12 @@ class _Builder:
     def shown(self) -> collections.Snapshot:
         """The collections that the finished graph shows: those of the first call, as a graph of one call would."""
         return self._first or collections.EMPTY
+
+    @property
+    def calls(self) -> apart.Calls:
+        """What the calls made, for finding those that depend on one another."""
+        weights = frozenset(op.name for op in movement.ancestors(self._weight_losses))
+        return apart.Calls(self._made, weights)
 
     def train_stream(self, input_fn: Callable[..., Any]) -> TrainStream:
         before = len(self._graph.get_operations())
@@ -202,6 +121,7 @@ class _Builder:
             taken = collections.take(self._graph)
         self._note_first(taken)
         self._note_ops('training', before)
+        self._train_scaffold = result.scaffold
         # The step is read after the train op in the same run: a second run would cost a round trip per step.
         with v1.name_scope('framework/train/'), tf.control_dependencies([result.train_op]):
             step_after = tf.identity(self.global_step.read_value(), name='step_after')
@@ -230,6 +150,7 @@ class _Builder:
             sources={source.stream: source for source in group},
             input=batch,
             spec=result,
+            local_init=None if result.scaffold is self._train_scaffold else result.scaffold.local_init_op,
             reset=reset,
             update=update,
             values={key: value for key, (value, _) in metrics.items()},
@@ -243,29 +164,7 @@ class _Builder:
             self._weight_losses = collections.batch_free_regularization(taken)
 
     def _note_ops(self, caller: str, before: int) -> None:
-        self._made[caller] = {op.name for op in self._graph.get_operations()[before:]}
-
-    def apart(self, towers: Sequence[Tower], train: TrainStream | None) -> dict[str, str]:
-        """Returns the sets whose evaluation isn't that of a lone graph, or would change training, with the reason."""
-        reasons: dict[str, str] = {}
-        for tower in towers:
-            reason = _OWN_SAVER if _has_own_saver(tower, train) else self._entanglement(tower)
-            reasons |= {stream: reason for stream in tower.sources if reason}
-        return reasons
-
-    def _entanglement(self, tower: Tower) -> str | None:
-        fetches = [tower.update, *tower.values.values()]
-        own = {id(variable) for variable in tower.variables}
-        others = [v for v in [*v1.global_variables(), *_local_variables()] if id(v) not in own]
-        written = movement.changed(fetches, others)
-        if written:
-            return f'it writes `{written[0].op.name}`, which is not its own'
-        allowed = {op.name for op in movement.ancestors(self._weight_losses)}
-        for caller, made in self._made.items():
-            for op in movement.ancestors(fetches) if tower.caller != caller else ():
-                if op.name in made and op.name not in allowed and not _is_shared(op):
-                    return f'it reads `{op.name}`, which {caller} made'
-        return None
+        self._made[caller] = frozenset(op.name for op in self._graph.get_operations()[before:])
 
     def _table_copies(self) -> list[tf.Operation]:
         return [] if self._first is None else tables.copies(self._first, collections.take(self._graph))
@@ -282,18 +181,6 @@ class _Builder:
                 params=self._model.params,
                 config=self._model.config,
             )
-
-
-def _is_shared(op: tf.Operation) -> bool:
-    """Whether a call may use the op of another: a variable or table, its current value, Keras's learning phase."""
-    while op.type in ('ReadVariableOp', 'Identity'):
-        op = op.inputs[0].op
-    return _is_handle(op) or 'keras_learning_phase' in op.name
-
-
-def _is_handle(op: tf.Operation) -> bool:
-    of_resource = all(value.dtype == tf.resource for value in op.outputs) and not op.type.startswith('Iterator')
-    return not op.inputs and (of_resource or op.type in ('Variable', 'VariableV2'))
 
 
 def _metrics(result: spec.EstimatorSpec, examples: tf.Tensor) -> dict[str, tuple[tf.Tensor, Any]]:
@@ -366,5 +253,5 @@ def check_scaffolds(compiled: Compiled) -> None:
     for tower in compiled.towers:
         scaffold = tower.spec.scaffold
         ignored = [name for name in _OF_THE_SESSION if getattr(scaffold, name) is not None]
-        if ignored and scaffold is not compiled.train.spec.scaffold and not _has_own_saver(tower, compiled.train):
+        if ignored and scaffold is not compiled.train.spec.scaffold and not apart.has_own_saver(tower, compiled.train):
             logging.warning('Scaffold of evaluation: %s ignored; training governs the session.', ', '.join(ignored))

@@ -11,7 +11,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -83,7 +83,9 @@ class _GetVariableAgain(_GetVariable):
         for prefix in (self._prefix, self._prefix.replace('/', '_')):
             name = name.replace(prefix, '')
         # A slot that TensorFlow made has a slash at the end of its name in the store, one that is asked for has none.
-        return next((known for known in (name, f'{name}/', name.rstrip('/')) if known in self._names), name)
+        known = (known for known in (name, f'{name}/', name.rstrip('/')) if known in self._names)
+        # What the first call does not have is this call's own: AUTO_REUSE must not share it with a third call.
+        return next(known, self._prefix + name)
 
 
 class SharedVariables:
@@ -167,6 +169,38 @@ def local_variables_only(prefix: str, stream: str) -> Iterator[None]:
     replay.check()
 
 
+def keep_out_of_checkpoint(saved: Collection[str], stream: str) -> None:
+    """Makes the variables of the default graph local that no checkpoint holds, in a graph without training.
+
+    Args:
+        saved: The names in the checkpoint.
+        stream: What messages call the calls of the graph.
+
+    Raises:
+        ConfigurationError: If one of them is trainable.
+    """
+    # A checkpoint holds the slices of a partitioned variable under the name of the whole.
+    unsaved = [v for v in v1.global_variables() if v.op.name.split('/part_')[0] not in saved]
+    trainable = [variable.op.name for variable in unsaved if variable.trainable]
+    if trainable:
+        raise _untrained(trainable, stream, 'training')
+    for variable in unsaved:
+        _warn_unsaved(variable.op.name, stream)
+        _made_local(variable)
+
+
+def _untrained(names: Sequence[str], stream: str, first: str) -> errors.ConfigurationError:
+    return errors.ConfigurationError(
+        f'`{"`, `".join(names)}`: trainable, made by {stream} but not by {first}, so it would be evaluated untrained. '
+        'Make it in each mode, with the same names in the same scopes. Where its name depends on what the graph '
+        "already holds, `Experiment.evaluation_graph = 'separate'` gives evaluation a graph of its own."
+    )
+
+
+def _warn_unsaved(name: str, stream: str) -> None:
+    logging.warning('`%s` is made only by %s, so it is not saved. To save it, make it in each mode.', name, stream)
+
+
 class _Replay:
     """The variable creator of one later call."""
 
@@ -201,7 +235,7 @@ class _Replay:
         if kwargs.get('trainable') in (None, True):
             self._new_trainable.append(name)
         else:
-            logging.warning('`%s` is made only by %s, so it is not saved.', name, self._stream)
+            _warn_unsaved(name, self._stream)
         return _made_local(next_creator(**kwargs))
 
     def _check_same(self, key: Key, kwargs: dict[str, Any]) -> None:
@@ -219,12 +253,7 @@ class _Replay:
 
     def check(self) -> None:
         if self._new_trainable:
-            raise errors.ConfigurationError(
-                f'`{"`, `".join(self._new_trainable)}`: trainable, made by {self._stream} but not by {self._first}, '
-                'so it would be evaluated untrained. Make it in each mode, with the same names in the same scopes. '
-                'Where its name depends on what the graph already holds, `Experiment.evaluation_graph = '
-                "'separate'` gives evaluation a graph of its own."
-            )
+            raise _untrained(self._new_trainable, self._stream, self._first)
 
 
 def _root_variable_scope(reuse: Any, getter: _GetVariable) -> Any:

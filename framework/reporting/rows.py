@@ -119,7 +119,9 @@ class RunResult:
             `interrupted` (a signal) or `failed`.
         stop_reason: The same as a sentence.
         global_step: The last global step.
-        metrics: Per evaluation set the metrics of its last pass in this process; `train` holds the last `loss`.
+        metrics: Per evaluation set the metrics of its last pass, if that was made in this process or is recorded at
+            `global_step`; a pass that an earlier process made at an older step is left out. `train` holds the last
+            `loss` of this process.
         timing: Seconds by kind: `start_up`, `train`, `evaluate`, `commit`, `total`.
         exit_code: What the binary exits with.
     """

@@ -14,11 +14,10 @@ from google.protobuf import message
 
 from framework import run_dir
 from framework.reporting import rows, values, writers
-from framework.spec import LOSS_PER_EXAMPLE
 
 _LOSS = 'loss'
 _RATE = 'global_step/sec'
-_NOT_WRITTEN = {'global_step', LOSS_PER_EXAMPLE}
+_AXIS = 'global_step'
 
 
 class EventWriter(writers.Writer):
@@ -33,7 +32,7 @@ class EventWriter(writers.Writer):
     - None: nothing;
     - anything else: nothing, with one warning a metric.
 
-    `global_step`, the axis, isn't written, nor is `loss_per_example`, which belongs to our own files.
+    `global_step`, the axis, isn't written. `loss_per_example` is, whether it is the model's own metric or ours.
     """
 
     def __init__(self, directory_of: Callable[[str], str]):
@@ -61,7 +60,7 @@ class EventWriter(writers.Writer):
     def write_pass(self, row: rows.PassRow) -> None:
         """Writes the metrics into the set's directory."""
         summary = tf.compat.v1.Summary()
-        for name in sorted(set(row.metrics) - _NOT_WRITTEN):
+        for name in sorted(set(row.metrics) - {_AXIS}):
             summary.MergeFrom(self._metric(name, values.plain(row.metrics[name])))
         self._add(row.stream, row.step, summary)
 

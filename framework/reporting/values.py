@@ -1,6 +1,7 @@
 """The forms of a metric's value: a plain Python one, JSON, and a short text for people."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from framework.reporting import rows
 
 _LONGEST_LIST = 6
 _LONGEST_TEXT = 60
+_NOT_FINITE = _NAN, _INFINITY, _MINUS_INFINITY = 'NaN', 'Infinity', '-Infinity'
 
 
 def plain(value: rows.MetricValue) -> Any:
@@ -51,13 +53,29 @@ def to_json(value: rows.MetricValue) -> Any:
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return 'NaN' if math.isnan(value) else 'Infinity' if value > 0 else '-Infinity'
+        return _NAN if math.isnan(value) else _INFINITY if value > 0 else _MINUS_INFINITY
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def from_json(value: Any) -> Any:
+    """Returns what `to_json` wrote, with the floats that aren't finite as floats again.
+
+    Args:
+        value: What the JSON reader returned. A text that reads `NaN`, `Infinity` or `-Infinity` becomes a float, too.
+    """
+    if isinstance(value, list):
+        return [from_json(item) for item in value]
+    return float(value) if isinstance(value, str) and value in _NOT_FINITE else value
 
 
 def metrics_to_json(metrics: rows.Metrics) -> dict[str, Any]:
     """Returns the metrics in the types of JSON, binary ones left out."""
     return {name: to_json(value) for name, value in metrics.items() if not is_binary(value)}
+
+
+def metrics_from_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns metrics as `metrics_to_json` was given them, in plain Python types."""
+    return {name: from_json(value) for name, value in metrics.items()}
 
 
 def to_text(value: rows.MetricValue) -> str:

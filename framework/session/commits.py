@@ -53,6 +53,7 @@ class Commit:
         saved_at: Seconds since the epoch.
         stays: Whether it stays beyond the limit, as one every so many hours does.
         stayed_at: When the newest commit that stays was saved; the first commit's time before any.
+        foreign: Whether another program wrote the checkpoint, which is then never removed.
     """
 
     step: int
@@ -65,6 +66,7 @@ class Commit:
     saved_at: float = 0.0
     stays: bool = False
     stayed_at: float = 0.0
+    foreign: bool = False
 
 
 class Commits:
@@ -89,6 +91,11 @@ class Commits:
         self._keep = keep
         self._keep_secs = math.inf if keep_every_n_hours is None else keep_every_n_hours * _SECS_PER_HOUR
         self._clock = clock
+
+    @property
+    def directory(self) -> str:
+        """The path of the run directory."""
+        return self._directory.path
 
     def latest(self) -> Commit | None:
         """Returns the newest commit, or what `tf.estimator` left, or None in a directory without either.
@@ -136,7 +143,9 @@ class Commits:
             The commit as recorded.
         """
         if previous is not None and commit.runs == previous.runs:
-            commit = dataclasses.replace(commit, checkpoint=previous.checkpoint, stays=previous.stays)
+            commit = dataclasses.replace(
+                commit, checkpoint=previous.checkpoint, stays=previous.stays, foreign=previous.foreign
+            )
         else:
             commit = dataclasses.replace(commit, checkpoint=self._save_variables(session, saver, commit.step))
         commit = self._stamped(commit, previous)
@@ -175,16 +184,42 @@ class Commits:
     def _foreign(self) -> Commit | None:
         """Returns the checkpoint that TensorFlow's own file names, of a run before there were commits."""
         if not os.path.exists(os.path.join(self._directory.path, 'checkpoint')):
+            self._check_empty()
             return None
-        checkpoint = v1.train.latest_checkpoint(self._directory.path)
+        try:
+            checkpoint = v1.train.latest_checkpoint(self._directory.path)
+        except ValueError:  # of an empty file, or of one that is no text
+            checkpoint = None
         if checkpoint is None:
             raise errors.RunDirectoryError(
                 f'`{self._directory.path}/checkpoint` names no checkpoint that is there. Put the files back, mend its '
                 'paths, or start in a new run directory.'
             )
+        prefix = self._prefix_within(checkpoint)
         step = _global_step(checkpoint)
         logging.info('No commits in %s: going on from the checkpoint of step %d.', self._directory.path, step)
-        return Commit(step, step, os.path.relpath(checkpoint, self._directory.path), stayed_at=self._clock())
+        return Commit(step, step, prefix, stayed_at=self._clock(), foreign=True)
+
+    def _check_empty(self) -> None:
+        """Refuses a directory with checkpoints that nothing names: a start from scratch would write over them."""
+        found = sorted(pathlib.Path(self._directory.path).glob('model.ckpt-*.index'))
+        if found:
+            raise errors.RunDirectoryError(
+                f'`{self._directory.path}` holds checkpoints [{found[-1].name}] but neither `commits/` nor the file '
+                '`checkpoint`, which say where to go on. Put one of them back, or start in a new run directory.'
+            )
+
+    def _prefix_within(self, checkpoint: str) -> str:
+        """Returns a prefix relative to the run directory, which may be spelled by way of links."""
+        folder, name = os.path.split(checkpoint)
+        relative = os.path.relpath(os.path.realpath(folder), os.path.realpath(self._directory.path))
+        if relative.split(os.sep)[0] == os.pardir:
+            raise errors.RunDirectoryError(
+                f'`{self._directory.path}/checkpoint` names `{checkpoint}`, which lies outside the run directory and '
+                f"may be another run's. Copy `{checkpoint}.*` into the run directory and write `model_checkpoint_path: "
+                f'"{name}"` into its file `checkpoint`, or start in a new run directory.'
+            )
+        return os.path.normpath(os.path.join(relative, name))
 
     def _prune(self) -> list[Commit]:
         """Removes what is beyond the limit, and returns the commits that are left, oldest first."""
@@ -205,6 +240,8 @@ class Commits:
 
     def _remove(self, path: pathlib.Path, commit: Commit) -> None:
         path.unlink()  # the record goes first: what it vouched for may then go
+        if commit.foreign or os.path.dirname(commit.checkpoint):
+            return  # we save into the run directory itself: this is somebody else's
         for name in glob.glob(glob.escape(self.path(commit)) + '.*'):
             os.remove(name)
 
@@ -248,7 +285,10 @@ def _step(path: pathlib.Path) -> int:
 def _read(path: pathlib.Path) -> Commit:
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding='utf-8'))
-        record['passes'] = {name: LastPass(**last) for name, last in record['passes'].items()}
+        record['passes'] = {
+            name: LastPass(last['step'], values.metrics_from_json(last['metrics']))
+            for name, last in record['passes'].items()
+        }
         return Commit(**record)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise errors.RunDirectoryError(

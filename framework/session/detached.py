@@ -40,7 +40,9 @@ class DetachedEvaluation:
             self._scaffold.finalize()
 
     def make_passes(self, checkpoint: str, interrupted: Callable[[], bool], tell: Callable[[PassRow], None]) -> None:
-        """Makes a pass over every set with the weights of a checkpoint, in one session.
+        """Makes a pass over every set with the weights of a checkpoint, each in a session of its own.
+
+        What a pass leaves behind, in a table for example, ends with its session.
 
         Args:
             checkpoint: The prefix of the checkpoint's files.
@@ -52,11 +54,24 @@ class DetachedEvaluation:
             RunDirectoryError: If the checkpoint is damaged or of another model.
         """
         evaluation = dataclasses.replace(self._evaluation, interrupted=interrupted)
+        for stream in evaluation.sets:
+            with self._session(checkpoint) as session:
+                evaluation.check(session)
+                step = int(session.run(evaluation.compiled.global_step))
+                tell(evaluation.make_pass(session, stream, step))
+
+    def try_out(self, checkpoint: str, interrupted: Callable[[], bool], batches: int) -> None:
+        """Refuses sets whose pass would never end or be of nothing, and runs a few batches of each tower.
+
+        Args:
+            checkpoint: The prefix of the checkpoint's files.
+            interrupted: Asked between batches; True ends it.
+            batches: How many; the data may end before.
+        """
+        evaluation = dataclasses.replace(self._evaluation, interrupted=interrupted)
         with self._session(checkpoint) as session:
             evaluation.check(session)
-            step = int(session.run(evaluation.compiled.global_step))
-            for stream in evaluation.sets:
-                tell(evaluation.make_pass(session, stream, step))
+            evaluation.try_out(session, batches)
 
     @contextlib.contextmanager
     def _session(self, checkpoint: str) -> Iterator[v1.Session]:
@@ -66,7 +81,8 @@ class DetachedEvaluation:
             opening.restore(session, self._scaffold.saver, checkpoint)
             session.run([self._scaffold.local_init_op, compiled.init])
             self._check_ready(session)
-            threads = v1.train.start_queue_runners(session, coordinator)
+            has_queues = v1.get_collection(v1.GraphKeys.QUEUE_RUNNERS)
+            threads = v1.train.start_queue_runners(session, coordinator) if has_queues else []
             try:
                 yield session
             finally:

@@ -4,16 +4,21 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
+from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors
-from framework.graph.compiled import Compiled, Tower
+from framework.graph import movement
+from framework.graph.calls import Compiled, Tower
 from framework.reporting.rows import PassRow
 from framework.run_config import EvalSet
 from framework.session import hooks
 from framework.session.guard import VariableGuard
+
+_TELL_SECS = 30  # a pass that lasts says so; one that never ends is found in the log
 
 
 class PassInterrupted(Exception):  # noqa: N818 - a signal, not an error
@@ -37,14 +42,6 @@ class Evaluation:
     interrupted: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.perf_counter
     guard: VariableGuard = dataclasses.field(default_factory=VariableGuard, repr=False)
-    local_inits: dict[str, tf.Operation] | None = dataclasses.field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        # Looked up once, because opening the session fills in what a Scaffold leaves open.
-        inits = {tower.name: tower.spec.scaffold.local_init_op for tower in self.compiled.towers}
-        own = {name: op for name, op in inits.items() if op is not None}
-        if self.local_inits is None:
-            object.__setattr__(self, 'local_inits', own)
 
     def hooks_of(self, stream: str) -> list[v1.train.SessionRunHook]:
         """Returns the hooks of a set's passes in the order of `tf.estimator`: the caller's, then the model's."""
@@ -112,19 +109,19 @@ class Evaluation:
         train = self.compiled.train
         foreign = frozenset() if train is None else train.input.ends
         hooked = hooks.hooked_pass(session, of_pass, tower.prefix, foreign)
-        with self.guard.guarded(session, stream, of_pass), hooked as runs:
+        with self.guard.guarded(session, stream, of_pass, tower.variables), hooked as runs:
             batches, examples = self._read(runs, tower, stream, self.sets[stream].steps)
-            values = session.run(dict(tower.values))
+            values = _values(session, tower, stream)
         return PassRow(step, stream, values, batches, examples, self.clock() - start)
 
     def _reset(self, session: v1.Session, tower: Tower) -> None:
         session.run(tower.reset)
-        local_init = (self.local_inits or {}).get(tower.name)
-        if local_init is not None:
-            session.run(local_init)
+        if tower.local_init is not None:
+            session.run(tower.local_init)
 
     def _read(self, runs: hooks.HookedRuns, tower: Tower, stream: str, limit: int | None) -> tuple[int, int]:
         batches = examples = 0
+        told_at = self.clock()
         while (limit is None or batches < limit) and not runs.should_stop:
             if self.interrupted():
                 raise PassInterrupted
@@ -136,9 +133,26 @@ class Evaluation:
                 break
             batches += 1
             examples += int(count)
+            if self.clock() - told_at >= _TELL_SECS:
+                told_at = self.clock()
+                logging.info('%s: %d batches, %d examples so far.', stream, batches, examples)
         if not batches:
             raise _no_batch(stream)
         return batches, examples
+
+
+def _values(session: v1.Session, tower: Tower, stream: str) -> dict[str, Any]:
+    try:
+        return session.run(dict(tower.values))
+    except tf.errors.OutOfRangeError as error:
+        if not tower.input.ended(error):
+            raise unnamed_end(error, f'the evaluation of `{stream}`') from error
+        ends = tower.input.ends
+        names = [k for k, v in tower.values.items() if any(op.name in ends for op in movement.ancestors([v]))]
+        raise errors.ConfigurationError(
+            f'The value of a metric of `{stream}` [{", ".join(names)}] reads the batch, and at the end of a pass there '
+            'is none. Its update must put into variables what its value reads, as `tf.compat.v1.metrics.mean` does.'
+        ) from error
 
 
 def _no_batch(stream: str) -> errors.ConfigurationError:

@@ -14,6 +14,15 @@ from tensorflow.compat import v1
 
 from framework.session.hooks import Hook
 
+_WRITE_NOTHING = (
+    v1.train.LoggingTensorHook,
+    v1.train.NanTensorHook,
+    v1.train.ProfilerHook,
+    v1.train.StepCounterHook,
+    v1.train.StopAtStepHook,
+    v1.train.SummarySaverHook,
+)
+
 
 class VariableGuard:
     """Puts the global variables back that a pass changed, and warns once for every set of hooks."""
@@ -22,28 +31,45 @@ class VariableGuard:
         self._warned: set[tuple[int, ...]] = set()
 
     @contextlib.contextmanager
-    def guarded(self, session: v1.Session, stream: str, hooks: Sequence[Hook]) -> Iterator[None]:
-        """Guards a pass, also one that fails; costs nothing where all hooks are TensorFlow's own classes.
+    def guarded(
+        self, session: v1.Session, stream: str, hooks: Sequence[Hook], own: Sequence[tf.Variable] = ()
+    ) -> Iterator[None]:
+        """Guards a pass, also one that fails; costs nothing where all hooks are known to write nothing.
 
         Args:
             session: The raw session.
             stream: The evaluation set, for the warning.
             hooks: The hooks of the pass.
+            own: The local variables of the call that the pass runs, which it may write.
         """
-        foreign = [hook for hook in hooks if not type(hook).__module__.startswith('tensorflow.')]
+        foreign = [hook for hook in hooks if type(hook) not in _WRITE_NOTHING]
         if not foreign:
             yield
             return
-        variables = session.graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
+        variables = _variables(session.graph, own)
         before = _values(session, variables)
         try:
             yield
-        finally:
-            after = _values(session, variables)
-            changed = [i for i in range(len(variables)) if not _same_bytes(before[i], after[i])]
-            if changed:
-                self._warn(stream, foreign, [variables[i].op.name for i in changed])
-                _load(session, [variables[i] for i in changed], [before[i] for i in changed])
+        except BaseException:
+            # The error of the pass tells more than one of putting back, as in a session that a hook has closed.
+            with contextlib.suppress(Exception):
+                self._put_back(session, stream, foreign, variables, before)
+            raise
+        self._put_back(session, stream, foreign, variables, before)
+
+    def _put_back(
+        self,
+        session: v1.Session,
+        stream: str,
+        hooks: Sequence[Hook],
+        variables: Sequence[tf.Variable],
+        before: Sequence[np.ndarray],
+    ) -> None:
+        after = _values(session, variables)
+        changed = [i for i in range(len(variables)) if not _same_bytes(before[i], after[i])]
+        if changed:
+            self._warn(stream, hooks, [variables[i].op.name for i in changed])
+            _load(session, [variables[i] for i in changed], [before[i] for i in changed])
 
     def _warn(self, stream: str, hooks: Sequence[Hook], names: Sequence[str]) -> None:
         key = tuple(id(hook) for hook in hooks)
@@ -59,6 +85,13 @@ class VariableGuard:
             names[0],
             others,
         )
+
+
+def _variables(graph: tf.Graph, own: Sequence[tf.Variable]) -> list[tf.Variable]:
+    left_out = {id(variable) for variable in own}
+    names = (v1.GraphKeys.GLOBAL_VARIABLES, v1.GraphKeys.LOCAL_VARIABLES)
+    found = {id(variable): variable for name in names for variable in graph.get_collection(name)}
+    return [variable for key, variable in found.items() if key not in left_out]
 
 
 def _values(session: v1.Session, variables: Sequence[tf.Variable]) -> list[np.ndarray]:

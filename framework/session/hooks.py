@@ -1,15 +1,17 @@
 """SessionRunHooks around runs that the monitored session doesn't see: those of an evaluation pass."""
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
+from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors
 from framework.graph import collections, movement, views
-from framework.graph.compiled import Compiled
+from framework.graph.calls import Compiled
 
 Hook: TypeAlias = v1.train.SessionRunHook
 
@@ -28,6 +30,30 @@ class StartStreams(v1.train.SessionRunHook):
         del coord
         for op in self._ops:
             session.run(op)
+
+
+def without_savers(hooks: Sequence[Hook], directory: str) -> list[Hook]:
+    """Leaves out hooks that save into the run directory: they would delete the files that our commits name.
+
+    Args:
+        hooks: The hooks of training.
+        directory: The run directory.
+    """
+    kept = []
+    for hook in hooks:
+        # TensorFlow gives no public way to ask the hook where it saves.
+        target = getattr(hook, '_checkpoint_dir', None)
+        saves_here = target is not None and os.path.realpath(target) == os.path.realpath(directory)
+        if isinstance(hook, v1.train.CheckpointSaverHook) and saves_here:
+            logging.warning(
+                '`%s` [%s] is left out, with its listeners: the run saves there by itself. Set '
+                '`RunConfig.save_checkpoints_steps`, or give the hook a directory of its own.',
+                type(hook).__name__,
+                target,
+            )
+            continue
+        kept.append(hook)
+    return kept
 
 
 def begin_evaluation(compiled: Compiled, hooks: Sequence[tuple[str, Sequence[Hook]]], begun: Sequence[Hook]) -> None:
@@ -55,15 +81,28 @@ class HookedRuns:
     Args:
         session: The raw session.
         hooks: The hooks of the pass.
+        coordinator: What the hooks were given at the start; they may ask it to stop.
         foreign: The names of ops that read another stream's data: no hook may fetch what depends on them.
     """
 
-    def __init__(self, session: v1.Session, hooks: Sequence[Hook], foreign: frozenset[str] = frozenset()):
+    def __init__(
+        self,
+        session: v1.Session,
+        hooks: Sequence[Hook],
+        coordinator: v1.train.Coordinator | None = None,
+        foreign: frozenset[str] = frozenset(),
+    ):
         self._session = session
         self._hooks = hooks
+        self._coordinator = coordinator
         self._foreign = foreign
         self._checked: set[str] = set()
-        self.should_stop = False
+        self._stop_requested = False
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether a hook asked for the end of the pass."""
+        return self._stop_requested or (self._coordinator is not None and self._coordinator.should_stop())
 
     def run(self, fetches: Any) -> Any:
         """Runs the fetches and what the hooks ask for in one call, and returns the values of the fetches."""
@@ -77,7 +116,7 @@ class HookedRuns:
         for i, hook in enumerate(self._hooks):
             results = values['hooks'].get(str(i))
             hook.after_run(context, v1.train.SessionRunValues(results, options, metadata))
-        self.should_stop = self.should_stop or context.stop_requested
+        self._stop_requested = self._stop_requested or context.stop_requested
         return values['fetches']
 
     def _before_run(self, context: Any) -> tuple[dict[int, Any], dict[Any, Any], v1.RunOptions]:
@@ -100,7 +139,8 @@ class HookedRuns:
         if not self._foreign:
             return
         graph = self._session.graph
-        elements = [graph.as_graph_element(fetch) for fetch in tf.nest.flatten(fetches)]
+        parts = tf.nest.flatten(fetches, expand_composites=True)
+        elements = [graph.as_graph_element(fetch) for fetch in parts]
         for element in elements:
             if element.name in self._checked:
                 continue
@@ -136,6 +176,6 @@ def hooked_pass(
     with views.own_names(session.graph, prefix):
         for hook in hooks:
             hook.after_create_session(session, coordinator)
-        yield HookedRuns(session, hooks, foreign)
+        yield HookedRuns(session, hooks, coordinator, foreign)
         for hook in hooks:
             hook.end(session)

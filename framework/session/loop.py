@@ -3,13 +3,13 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors
-from framework.graph.compiled import Compiled
+from framework.graph.calls import Compiled
 from framework.reporting.rows import Metrics, PassRow, PhaseRow, RunResult
 from framework.reporting.writers import Writer
 from framework.run_config import RunConfig
@@ -41,6 +41,15 @@ class Settings:
     seed: int | None = None
     detached: Mapping[str, DetachedEvaluation] = dataclasses.field(default_factory=dict)
     sanity_batches: int = 0
+
+
+_GOES_ON = 'the same command goes on from there'
+_NOT_SAVED = 'commits are off, so nothing was saved'
+_NEW_RUN = '`--model_dir` of a new run trains on them again'
+_SAME_VARIABLES = (
+    'model_fn must make the same variables when it evaluates as when it trains, unless a `Scaffold.saver` says how the '
+    'others get their values.'
+)
 
 
 class Loop:
@@ -79,6 +88,7 @@ class Loop:
         # Where the run is.
         self._position = Position()
         self._passes: dict[str, commits.LastPass] = {}
+        self._made: set[str] = set()  # the sets that this process made a pass over
         self._unsaved_passes = False
         self._newest: commits.Commit | None = None
         self._committed_at = clock()
@@ -100,10 +110,11 @@ class Loop:
         """
         start = self._clock()
         self._newest = self._store.latest()
+        self._position.step = 0 if self._newest is None else self._newest.step
         with self._signals, self._compiled.graph.as_default():
             scaffold = opening.session_scaffold(self._compiled)
             with self._session(scaffold) as session, named_ends():
-                self._start(session)
+                self._start(session, scaffold.saver)
                 self._secs['start_up'] = self._clock() - start
                 self._phases(session, self._training(scaffold), scaffold.saver)
         self._writer.flush()
@@ -115,11 +126,12 @@ class Loop:
         spec = self._stream.spec
         starts = hooks.StartStreams(self._compiled.init, *self._stream.input.initializers.values())
         train_hooks = [*spec.training_chief_hooks, starts, *self._settings.train_hooks, *spec.training_hooks]
+        train_hooks = hooks.without_savers(train_hooks, self._store.directory)
         self._evaluation.begin(begun=train_hooks)
         checkpoint = None if self._newest is None else self._store.path(self._newest)
         return opening.open_session(scaffold, train_hooks, self._settings.config.session_config, checkpoint)
 
-    def _start(self, session: v1.train.SingularMonitoredSession) -> None:
+    def _start(self, session: v1.train.SingularMonitoredSession, saver: v1.train.Saver) -> None:
         """Checks the evaluation sets, and finds out where the run is."""
         raw = session.raw_session()
         self._evaluation.check(raw)
@@ -131,8 +143,16 @@ class Loop:
             position.previous_step, position.runs = newest.previous_step, newest.runs
             position.exhausted = newest.exhausted
             self._passes = dict(newest.passes)
-        else:
-            self._evaluation.try_out(raw, self._settings.sanity_batches)
+            if newest.exhausted:
+                self._end = ('exhausted', f'{_data_ended(position.step)}; {_NEW_RUN}')
+        with contextlib.suppress(PassInterrupted):  # the signal ends the run, as it does in a pass
+            self._try_out(raw, saver, self._settings.sanity_batches if newest is None else 0)
+
+    def _try_out(self, session: v1.Session, saver: v1.train.Saver, batches: int) -> None:
+        self._evaluation.try_out(session, batches)
+        for stream, part in self._settings.detached.items():
+            with self._weights(session, saver, stream) as checkpoint:
+                part.try_out(checkpoint, self._signals.came, batches)
 
     def _training(self, scaffold: v1.train.Scaffold) -> Training:
         settings = self._settings
@@ -164,10 +184,10 @@ class Loop:
     def _note_end(self, session: v1.train.SingularMonitoredSession) -> None:
         step = self._position.step
         if self._signals.came():
-            reason = f'{self._signals.sentence} at step {step}; the same command goes on from there'
-            self._end = ('interrupted', reason)
+            outlook = _GOES_ON if self._settings.schedule.commits else _NOT_SAVED
+            self._end = ('interrupted', f'{self._signals.sentence} at step {step}; {outlook}')
         elif self._end is None and self._position.exhausted:
-            self._end = ('exhausted', f'the training data ended at step {step}')
+            self._end = ('exhausted', _data_ended(step))
         elif self._end is None and session.should_stop():
             self._end = ('stopped', f'a hook asked for it at step {step}')
 
@@ -197,6 +217,7 @@ class Loop:
                 start = self._clock()
                 row = self._make_pass(session, stream, saver)
                 self._passes[stream] = commits.LastPass(row.step, row.metrics)
+                self._made.add(stream)
                 self._unsaved_passes = True
                 self._writer.write_pass(row)
                 self._told(PhaseRow('evaluate', row.step, self._clock() - start, stream, row.batches, row.examples))
@@ -206,9 +227,19 @@ class Loop:
         if detached is None:
             return self._evaluation.make_pass(session, stream, self.step)
         made: list[PassRow] = []
-        with saved_weights(session, saver) as checkpoint:
+        with self._weights(session, saver, stream) as checkpoint:
             detached.make_passes(checkpoint, self._signals.came, made.append)
         return made[0]
+
+    @contextlib.contextmanager
+    def _weights(self, session: v1.Session, saver: v1.train.Saver, stream: str) -> Iterator[str]:
+        """A checkpoint of this moment, which is nothing that the user could mend."""
+        with saved_weights(session, saver) as checkpoint:
+            try:
+                yield checkpoint
+            except opening.CheckpointError as error:
+                weights = f'The weights of step {self.step}, for `{stream}` in a graph of its own,'
+                raise opening.CheckpointError(weights, error.fault, _SAME_VARIABLES) from error
 
     def _commit(self, session: v1.Session, saver: v1.train.Saver) -> None:
         start = self._clock()
@@ -235,7 +266,11 @@ class Loop:
 
     def _result(self, total: float) -> RunResult:
         status, reason = self._end or ('done', f'reached step {self.step} of {self._settings.schedule.train_steps}')
-        metrics: dict[str, Metrics] = {stream: last.metrics for stream, last in self._passes.items()}
+        metrics: dict[str, Metrics] = {
+            stream: last.metrics
+            for stream, last in self._passes.items()
+            if stream in self._made or last.step == self.step
+        }
         if self._position.loss is not None:
             metrics[TRAIN] = {'loss': self._position.loss}
         return RunResult(
@@ -246,3 +281,7 @@ class Loop:
             timing={**self._secs, 'total': total},
             exit_code=self._signals.exit_code if status == 'interrupted' else 0,
         )
+
+
+def _data_ended(step: int) -> str:
+    return f'the training data ended at step {step}'

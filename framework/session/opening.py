@@ -1,15 +1,38 @@
 """Opens the monitored session of a run: from a commit, or from the model's own initial values."""
 
+import glob
+import os
+import re
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 from tensorflow.compat import v1
 
 from framework import errors, run_config
-from framework.graph.compiled import Compiled
+from framework.graph.calls import Compiled
 from framework.session import commits
 
 KEYS = v1.GraphKeys
+_SHOWN_MISMATCHES = 5
+
+_OF_A_COMMIT = 'Remove its commit record to go on from the commit before it, or start in a new run directory.'
+_OF_THE_CALLER = (
+    'Name another one: `--checkpoint` takes a prefix such as `runs/digits/model.ckpt-600`, without `.index`.'
+)
+
+_PART = re.compile(r'\.(index|meta|data-\d+-of-\d+)$')
+
+
+class CheckpointError(errors.RunDirectoryError):
+    """A checkpoint can't be restored.
+
+    Attributes:
+        fault: Why not, as a sentence.
+    """
+
+    def __init__(self, what: str, fault: str, remedy: str):
+        super().__init__(f'{what} can not be restored: {fault} {remedy}')
+        self.fault = fault
 
 
 def session_scaffold(compiled: Compiled) -> v1.train.Scaffold:
@@ -42,13 +65,13 @@ def open_session(
         scaffold: Initialisation and saver; finalizes the graph.
         hooks: The hooks of the session, in their order.
         config: The session's configuration, None for the default.
-        checkpoint: The prefix of the checkpoint to restore, None to initialise.
+        checkpoint: The prefix of the checkpoint to restore, the newest commit's; None to initialise.
 
     Raises:
-        RunDirectoryError: If the checkpoint can't be restored.
+        CheckpointError: If the checkpoint can't be restored.
     """
     if checkpoint is not None:
-        _check_shapes(checkpoint)
+        _check_shapes(checkpoint, _OF_A_COMMIT)
     opened = _Opened()
     try:
         return v1.train.SingularMonitoredSession(
@@ -62,23 +85,38 @@ def open_session(
         fault = _fault(checkpoint) if checkpoint is not None and opened.restoring else None
         if fault is None:
             raise
-        raise _refused(checkpoint, fault) from error
+        raise CheckpointError(f'`{checkpoint}`', fault, _OF_A_COMMIT) from error
 
 
-def restore(session: v1.Session, saver: v1.train.Saver, checkpoint: str) -> None:
+def restore(session: v1.Session, saver: v1.train.Saver, checkpoint: str, *, remedy: str = _OF_THE_CALLER) -> None:
     """Restores a checkpoint by a saver of the default graph.
 
+    Args:
+        session: The session.
+        saver: The saver.
+        checkpoint: The prefix of the checkpoint's files.
+        remedy: What to do when it can't be restored, as a sentence.
+
     Raises:
-        RunDirectoryError: If the checkpoint is damaged or of another model.
+        CheckpointError: If the checkpoint isn't there, is damaged or of another model.
     """
-    _check_shapes(checkpoint)
+    _check_shapes(checkpoint, remedy)
     try:
         saver.restore(session, checkpoint)
     except (tf.errors.OpError, ValueError) as error:
         fault = _fault(checkpoint)
         if fault is None:
             raise
-        raise _refused(checkpoint, fault) from error
+        raise CheckpointError(f'`{checkpoint}`', fault, remedy) from error
+
+
+def saved_names(checkpoint: str) -> frozenset[str]:
+    """Returns the names of the variables that a checkpoint holds.
+
+    Raises:
+        CheckpointError: If the checkpoint isn't there, or is damaged.
+    """
+    return frozenset(_saved(checkpoint, _OF_THE_CALLER)[0])
 
 
 class _Opened(v1.train.SessionRunHook):
@@ -97,22 +135,31 @@ class _Opened(v1.train.SessionRunHook):
         self._ready = True
 
 
-def _refused(checkpoint: str | None, fault: str) -> errors.RunDirectoryError:
-    return errors.RunDirectoryError(
-        f'`{checkpoint}` can not be restored: {fault} Remove its commit record to go on from the commit before it, or '
-        'start in a new run directory.'
-    )
-
-
-def _check_shapes(checkpoint: str) -> None:
+def _check_shapes(checkpoint: str, remedy: str) -> None:
     """Refuses values of another shape than their variable's: TensorFlow would assign them without a word."""
-    try:
-        shapes = v1.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
-    except commits.READ_ERRORS as error:
-        raise _refused(checkpoint, _damaged(error)) from error
+    shapes, dtypes = _saved(checkpoint, remedy)
     kept = [variable for variable in v1.global_variables() if variable.op.name in shapes]
-    if lines := _mismatches(kept, shapes):
-        raise _refused(checkpoint, _of_another_model(lines))
+    if lines := _mismatches(kept, shapes, dtypes):
+        raise CheckpointError(f'`{checkpoint}`', _of_another_model(lines), remedy)
+
+
+def _saved(checkpoint: str, remedy: str) -> tuple[Mapping[str, Sequence[int]], Mapping[str, tf.DType]]:
+    """Returns the shapes and the dtypes of what a checkpoint holds."""
+    if not _exists(checkpoint):
+        raise CheckpointError(f'`{checkpoint}`', 'there is no such checkpoint.', remedy)
+    try:
+        reader = v1.train.load_checkpoint(checkpoint)
+        return reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    except commits.READ_ERRORS as error:
+        raise CheckpointError(f'`{checkpoint}`', _damaged(error), remedy) from error
+
+
+def _exists(checkpoint: str) -> bool:
+    # The oldest checkpoints are one file or several shards, and have no index. A file that was named instead of its
+    # prefix is none of them.
+    if os.path.isfile(checkpoint):
+        return _PART.search(checkpoint) is None
+    return os.path.isfile(f'{checkpoint}.index') or bool(glob.glob(f'{glob.escape(checkpoint)}-?????-of-?????'))
 
 
 def _fault(checkpoint: str) -> str | None:
@@ -124,7 +171,7 @@ def _fault(checkpoint: str) -> str | None:
             reader.get_tensor(name)
     except commits.READ_ERRORS as error:
         return _damaged(error)
-    lines = _mismatches(v1.global_variables(), shapes)
+    lines = _mismatches(v1.global_variables(), shapes, reader.get_variable_to_dtype_map())
     return _of_another_model(lines) if lines else None
 
 
@@ -136,7 +183,9 @@ def _of_another_model(lines: Sequence[str]) -> str:
     return f'it is of another model [{"; ".join(lines)}].'
 
 
-def _mismatches(variables: Sequence[tf.Variable], shapes: Mapping[str, Sequence[int]]) -> list[str]:
+def _mismatches(
+    variables: Sequence[tf.Variable], shapes: Mapping[str, Sequence[int]], dtypes: Mapping[str, tf.DType]
+) -> list[str]:
     lines = []
     for variable in variables:
         name = variable.op.name
@@ -144,4 +193,7 @@ def _mismatches(variables: Sequence[tf.Variable], shapes: Mapping[str, Sequence[
             lines.append(f'`{name}` is missing')
         elif not variable.shape.is_compatible_with(shapes[name]):
             lines.append(f'`{name}` has shape {tf.TensorShape(shapes[name])}, the model {variable.shape}')
-    return lines
+        elif variable.dtype.base_dtype != dtypes[name]:
+            lines.append(f'`{name}` has dtype {dtypes[name].name}, the model {variable.dtype.base_dtype.name}')
+    shown = lines[:_SHOWN_MISMATCHES]
+    return [*shown, f'and {len(lines) - len(shown)} more'] if len(lines) > len(shown) else lines

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM ask a run to finish its step and commit."""
+"""SIGINT, SIGTERM and SIGHUP (a closed terminal) ask a run to finish its step and commit."""
 
 import signal
 import threading
@@ -7,14 +7,15 @@ from typing import Any
 
 from absl import logging
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """A context in which the first SIGINT or SIGTERM is noted, and the second does what it did before.
+    """A context in which the first SIGINT, SIGTERM or SIGHUP is noted, and the second does what it did before.
 
     Outside the main thread Python allows no handlers: there the context does nothing. A signal that the process was
-    started to ignore, as a shell does for SIGINT of its background jobs, stays ignored.
+    started to ignore, as a shell does for SIGINT of its background jobs, stays ignored. A handler that was not set from
+    Python can't be put back by Python: the default takes its place.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class StopSignals:
     def __enter__(self) -> 'StopSignals':
         if threading.current_thread() is threading.main_thread():
             heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-            self._before = {number: signal.signal(number, self._note) for number in heeded}
+            self._before = {number: signal.signal(number, self._note) or signal.SIG_DFL for number in heeded}
         return self
 
     def __exit__(
@@ -55,7 +56,7 @@ class StopSignals:
         del frame
         self._received = number
         self._restore()
-        logging.info('%s: finishing the step, then saving.', signal.Signals(number).name)
+        logging.info('%s: finishing the step.', signal.Signals(number).name)
 
     def _restore(self) -> None:
         while self._before:

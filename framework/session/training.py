@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.compat import v1
 
 from framework import errors
-from framework.graph.compiled import TrainStream
+from framework.graph.calls import TrainStream
 from framework.reporting.rows import PhaseRow, StepRow, SummaryRow
 from framework.reporting.writers import Writer
 from framework.run_config import RunConfig
@@ -86,6 +86,7 @@ class Training:
         self._clock = clock
         self._period = _Period()
         self._still_runs = 0
+        self._runs_here = 0
 
     def phase(self, session: v1.train.SingularMonitoredSession, target: int, pause: Callable[[], bool]) -> PhaseRow:
         """Makes train runs to a step, unless the data ends, a hook stops the session, or `pause` says so after a run.
@@ -128,6 +129,7 @@ class Training:
             return None
         position.previous_step, position.step = position.step, int(values['step'])
         position.runs += 1
+        self._runs_here += 1
         position.loss = float(values['loss'])
         self._check(position.loss)
         return values
@@ -145,7 +147,7 @@ class Training:
         if not math.isfinite(loss):
             raise NanLossError(
                 f'`loss` [{loss}] is not finite at step {step}. Nothing of this step was saved. Look at the '
-                'learning rate, and for logarithms and divisions of zero.'
+                f'learning rate, and for logarithms and divisions of zero.{self._hint()}'
             )
         self._still_runs = self._still_runs + 1 if step == self._position.previous_step else 0
         if self._still_runs >= _RUNS_WITHOUT_PROGRESS:
@@ -153,6 +155,15 @@ class Training:
                 f'`global_step` [{step}] has not moved for {_RUNS_WITHOUT_PROGRESS} runs. Pass '
                 '`global_step=tf.compat.v1.train.get_global_step()` to the optimizer, or add to it in the train op.'
             )
+
+    def _hint(self) -> str:
+        """Names the newest commit where the run fails at once: its values may be the fault."""
+        if self._runs_here > 1 or self._position.previous_step == 0:
+            return ''
+        return (
+            f' It is the first step after a start: if the commit of step {self._position.previous_step} holds such '
+            'values already, remove its record from `commits/` to go on from the one before.'
+        )
 
     def _tell(self, values: dict[str, Any], phase_secs: float) -> None:
         step, before, loss = self._position.step, self._position.previous_step, float(values['loss'])

@@ -115,6 +115,12 @@ def test_bytes_that_are_no_utf_8_are_written(directory, writer):
     assert tf.make_ndarray(written.tensor).item().decode() == '�'
 
 
+def test_the_axis_is_no_curve_and_loss_per_example_is_one(directory, writer):
+    writer.write_pass(_pass(global_step=20, loss_per_example=0.5))
+    writer.flush()
+    assert tensorboard.read_scalars(directory.events_dir('valid')) == {'loss_per_example': [(20, 0.5)]}
+
+
 def test_arrays_are_tensors(directory, writer):
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     writer.write_pass(_pass(confusion=array))

@@ -1,6 +1,7 @@
 """The forms of a metric's value."""
 
 import json
+import math
 
 import ml_dtypes
 import numpy as np
@@ -36,6 +37,12 @@ def test_values_that_are_not_finite_become_strings_that_float_reads():
     written = values.to_json(np.array([np.nan, np.inf, -np.inf], np.float32))
     assert written == ['NaN', 'Infinity', '-Infinity']
     np.testing.assert_array_equal([float(text) for text in written], [np.nan, np.inf, -np.inf])
+
+
+def test_what_json_gave_back_is_a_float_again():
+    given = {'a': math.nan, 'b': [math.inf, [-math.inf, 1.5]], 'c': 'text', 'd': None, 'e': 3, 'f': True}
+    back = values.metrics_from_json(json.loads(json.dumps(values.metrics_to_json(given))))
+    assert repr(back) == repr(given)
 
 
 def test_arrays_become_nested_lists():

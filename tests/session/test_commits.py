@@ -86,7 +86,7 @@ def test_a_commit_is_read_as_it_was_saved(run, clock):
 def test_metrics_that_are_not_finite_survive(run):
     run.save(1, passes={'valid': commits.LastPass(1, {'loss': np.float32('nan')})})
     run.open()
-    assert np.isnan(float(run.last.passes['valid'].metrics['loss']))
+    assert np.isnan(run.last.passes['valid'].metrics['loss'])
 
 
 def test_the_newest_commit_is_the_one_of_the_largest_step(run):
@@ -315,7 +315,7 @@ def _foreign(run, name='model.ckpt'):
 def test_a_directory_of_estimator_is_gone_on_from(run, clock):
     path = _foreign(run)
     run.open()
-    assert run.last == commits.Commit(100, 100, 'model.ckpt-100', stayed_at=clock())
+    assert run.last == commits.Commit(100, 100, 'model.ckpt-100', stayed_at=clock(), foreign=True)
     assert run.commits.newest_path() == path
 
 
@@ -334,6 +334,54 @@ def test_passes_over_estimators_checkpoint_are_committed_with_its_files(run):
     assert saved.checkpoint == 'model.ckpt-100'
     run.open()
     assert run.last == saved
+
+
+def test_files_that_our_commits_did_not_write_are_never_removed(run):
+    path = _foreign(run)
+    run.open(keep=1)
+    run.save(100, runs=0, passes={'valid': commits.LastPass(100, {'loss': 1.0})})  # of our record, with their files
+    for step in (101, 102):
+        run.open(keep=1)
+        run.save(step)
+    assert run.steps == [102]
+    assert run.files == [100, 102]
+    assert os.path.exists(f'{path}.index')
+
+
+@pytest.mark.parametrize('named', ['absolute', 'relative'])
+def test_a_checkpoint_of_another_run_is_refused_with_its_remedy(run, tmp_path, named):
+    (tmp_path / 'other').mkdir()
+    path = _foreign(run, '../other/model.ckpt')
+    shown = os.path.realpath(path) if named == 'absolute' else '../other/model.ckpt-100'
+    with open(run.path('checkpoint'), 'w', encoding='utf-8') as file:
+        file.write(f'model_checkpoint_path: "{shown}"\n')
+    text = (
+        r'/checkpoint` names `.*other/model\.ckpt-100`, which lies outside .* Copy `.*\.\*` .*"model\.ckpt-100"` into'
+    )
+    with pytest.raises(errors.RunDirectoryError, match=text):
+        run.open()
+
+
+def test_a_run_directory_behind_a_link_holds_its_own_checkpoints(run, tmp_path):
+    _foreign(run)
+    with open(run.path('checkpoint'), 'w', encoding='utf-8') as file:
+        file.write(f'model_checkpoint_path: "{os.path.realpath(run.path("model.ckpt-100"))}"\n')
+    os.symlink(run.directory.path, tmp_path / 'link')
+    assert commits.Commits(run_dir.RunDir(tmp_path / 'link')).latest().checkpoint == 'model.ckpt-100'
+
+
+def test_a_record_that_names_files_outside_its_directory_takes_only_itself_away(run, tmp_path):
+    (tmp_path / 'other').mkdir()
+    _foreign(run, '../other/model.ckpt')
+    run.save(1)
+    with open(run.path('commits/commit-1.json'), encoding='utf-8') as file:
+        record = {**json.load(file), 'checkpoint': '../other/model.ckpt-100'}
+    with open(run.path('commits/commit-1.json'), 'w', encoding='utf-8') as file:
+        json.dump(record, file)
+    run.open(keep=1)
+    run.save(2)
+    assert run.steps == [2]
+    assert (tmp_path / 'other' / 'model.ckpt-100.index').exists()
 
 
 def test_commits_win_over_tensorflows_file(run):

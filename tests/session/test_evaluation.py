@@ -135,9 +135,8 @@ def test_sets_that_share_a_tower_have_numbers_of_their_own(start, tmp_path, make
 def test_passes_do_not_change_training(start, tmp_path):
     start(6, every={'valid': 1}, eval_at_start=True).run()
     with_passes = testing.checkpoint_values(str(tmp_path / 'model.ckpt-6'))
-    for name in os.listdir(tmp_path / 'commits'):
-        os.remove(tmp_path / 'commits' / name)
-    os.remove(tmp_path / 'checkpoint')
+    for path in [*tmp_path.glob('commits/*'), *tmp_path.glob('model.ckpt-*'), tmp_path / 'checkpoint']:
+        path.unlink()
     start(6, sets=[]).run()
     without = testing.checkpoint_values(str(tmp_path / 'model.ckpt-6'))
     assert without.keys() == with_passes.keys()

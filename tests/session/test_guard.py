@@ -1,7 +1,5 @@
 """What evaluation hooks write into the model ends with their pass."""
 
-import os
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -58,9 +56,8 @@ def _numpy_loss(weights):
 
 
 def _forget(directory):
-    for name in os.listdir(directory / 'commits'):
-        os.remove(directory / 'commits' / name)
-    os.remove(directory / 'checkpoint')
+    for path in [*directory.glob('commits/*'), *directory.glob('model.ckpt-*'), directory / 'checkpoint']:
+        path.unlink()
 
 
 def _warnings(caplog):

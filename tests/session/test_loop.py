@@ -245,6 +245,33 @@ def test_a_checkpoint_without_commits_is_gone_on_from(start, tmp_path):
     assert run.phases == ['train 2 @5', 'valid @5', 'commit @5']
 
 
+def test_a_signal_without_commits_promises_no_resume(start, tmp_path):
+    result = start(4, hooks=[_at_step(2, _signal)], save_checkpoints_secs=None).run()
+    assert result.stop_reason == 'SIGTERM received at step 2; commits are off, so nothing was saved'
+    assert os.listdir(tmp_path) == []
+
+
+def test_metrics_of_an_older_step_that_an_earlier_process_made_are_left_out(start):
+    # step      0     2      3     5
+    # valid (2)       E    (stop)        the second process makes no pass
+    start(5, every={'valid': 2}, hooks=[_at_step(3, _signal)]).run()
+    assert set(start(5, sets=[]).run().metrics) == {'train'}
+
+
+def test_metrics_that_are_not_finite_are_floats_after_a_resume(start):
+    def model_fn(features, labels, mode):
+        spec = testing.linear_model_fn(features, labels, mode)
+        if mode != ModeKeys.EVAL:
+            return spec
+        worst = v1.metrics.mean(tf.constant([math.inf, -1.0]))
+        return spec._replace(eval_metric_ops={'worst': worst, 'none': v1.metrics.mean(tf.constant(math.nan))})
+
+    start(2, model_fn=model_fn).run()
+    metrics = start(2, model_fn=model_fn).run().metrics['valid']
+    assert metrics['worst'] == math.inf
+    assert math.isnan(metrics['none'])
+
+
 # Ends.
 
 
@@ -270,7 +297,9 @@ def test_a_second_start_of_an_exhausted_run_ends_at_once(start, batches):
     again = start(None, train_input_fn=batches(3))
     result = again.run()
     assert again.writer.rows == []
-    assert (result.status, result.stop_reason) == (first.status, first.stop_reason)
+    assert result.status == first.status == 'exhausted'
+    remedy = '`--model_dir` of a new run trains on them again'
+    assert result.stop_reason == f'the training data ended at step 3; {remedy}'
     assert result.metrics['valid']['accuracy'] == float(first.metrics['valid']['accuracy'])
 
 

@@ -158,6 +158,43 @@ def test_the_hooks_are_called_in_their_order(checkpoint):
     assert calls == [f'{name}.{event}' for event in ('begin', 'after_create_session', 'end') for name in 'ab']
 
 
+# The remedy depends on whose checkpoint it is.
+
+
+def _restore(checkpoint, **settings):
+    _variables()
+    with v1.Session() as session:
+        opening.restore(session, v1.train.Saver(), checkpoint, **settings)
+
+
+def test_a_checkpoint_that_is_not_there_is_told_from_a_damaged_one(checkpoint):
+    text = (
+        r'`.*ckpt-6` can not be restored: there is no such checkpoint\. Name another one: `--checkpoint` takes a prefix'
+    )
+    with pytest.raises(errors.RunDirectoryError, match=text):
+        _restore(checkpoint.replace('-5', '-6'))
+
+
+def test_a_file_in_place_of_its_prefix_is_no_checkpoint(checkpoint):
+    with pytest.raises(errors.RunDirectoryError, match=r'no such checkpoint\. .* without `\.index`'):
+        _restore(f'{checkpoint}.index')
+
+
+def test_a_damaged_checkpoint_that_the_caller_named_asks_for_another(checkpoint):
+    os.truncate(_data(checkpoint), 4)
+    with pytest.raises(
+        errors.RunDirectoryError, match=r'its files are damaged \[.*\]\. Name another one: `--checkpoint`'
+    ):
+        _restore(checkpoint)
+
+
+def test_the_caller_of_restore_says_the_remedy(checkpoint):
+    os.truncate(_data(checkpoint), 4)
+    with pytest.raises(opening.CheckpointError, match=r'damaged \[.*\]\. Pray\.$') as caught:
+        _restore(checkpoint, remedy='Pray.')
+    assert caught.value.fault.startswith('its files are damaged')
+
+
 # The Scaffold of the session.
 
 

@@ -79,6 +79,15 @@ def test_a_signal_that_was_ignored_stays_ignored(before):
     assert not stop.came()
 
 
+def test_a_handler_that_was_not_set_from_python_gives_way_to_the_default(before, monkeypatch):
+    real = signal.signal
+    monkeypatch.setattr(signal, 'signal', lambda number, handler: [real(number, handler), None][1])
+    with signals.StopSignals() as stop:
+        _send(signal.SIGTERM)
+    assert stop.came()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def test_outside_the_main_thread_nothing_changes(before):
     seen = []
 

@@ -1,0 +1,105 @@
+"""The calls of model_fn that one graph holds, and the graph."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from framework import spec
+from framework.graph import collections, sources, streams
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """What the user wrote, as far as the graph needs it."""
+
+    model_fn: Callable[..., Any]
+    params: Any
+    config: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainStream:
+    """The training call.
+
+    Attributes:
+        source: What its input_fn returned.
+        input: Its current batch.
+        spec: What model_fn returned.
+        step_after: int64 scalar, the global step once the train op has run.
+        collections: What input_fn and model_fn added to the graph's collections.
+    """
+
+    source: sources.Source
+    input: streams.Input
+    spec: spec.EstimatorSpec
+    step_after: tf.Tensor
+    collections: collections.Snapshot
+
+
+@dataclasses.dataclass(frozen=True)
+class Tower:
+    """One evaluation call, shared by all sets of one element structure.
+
+    Attributes:
+        name: `tower_<i>`.
+        prefix: The name scope of the call, with a slash at its end; empty where it has the names of a lone graph.
+        sources: Per set what its input_fn returned.
+        input: The current batch.
+        spec: What model_fn returned.
+        local_init: What its Scaffold says should be run before a pass, None where it says nothing.
+        reset: Sets every local variable of the call to its initial value.
+        update: Takes the current batch into the metrics.
+        values: The metrics by name, `loss` among them.
+        variables: The local variables of the call.
+        collections: What the call added to the graph's collections.
+    """
+
+    name: str
+    prefix: str
+    sources: Mapping[str, sources.Source]
+    input: streams.Input
+    spec: spec.EstimatorSpec
+    local_init: tf.Operation | None
+    reset: tf.Operation
+    update: tf.Operation
+    values: Mapping[str, tf.Tensor]
+    variables: Sequence[tf.Variable]
+    collections: collections.Snapshot
+
+    @property
+    def caller(self) -> str:
+        """What messages call it."""
+        return f'evaluation of {", ".join(self.sources)}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """The one graph.
+
+    Attributes:
+        graph: The graph; it shows the collections of the training call.
+        global_step: The global step variable.
+        train: The training call, None in an evaluation-only graph.
+        towers: The evaluation calls.
+        init: Initialises what belongs to evaluation alone: its local variables and lookup tables.
+        apart: Per evaluation set that can't be evaluated in this graph the reason, as the end of a sentence.
+    """
+
+    graph: tf.Graph
+    global_step: tf.Variable
+    train: TrainStream | None
+    towers: Sequence[Tower]
+    init: tf.Operation
+    apart: Mapping[str, str]
+
+    @property
+    def saved_names(self) -> frozenset[str]:
+        """The names under which a checkpoint holds the variables: slices have that of the whole."""
+        variables = self.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+        return frozenset(variable.op.name.split('/part_')[0] for variable in variables)
+
+    def tower(self, stream: str) -> Tower:
+        """Returns the tower of an evaluation set."""
+        return {name: tower for tower in self.towers for name in tower.sources}[stream]
