@@ -130,6 +130,7 @@ class Experiment:
             stream: dataclasses.replace(s, steps=min(s.steps or _SMOKE_STEPS, _SMOKE_STEPS), every_steps=None)
             for stream, s in self._eval_sets.items()
         }
+        logging.info('Smoke: %d steps and batches of every set; the run directory stays untouched.', _SMOKE_STEPS)
         with tempfile.TemporaryDirectory(prefix='smoke-') as directory:
             schedule = Schedule(_SMOKE_STEPS, dict.fromkeys(sets))
             return self._train(sets, schedule, run_dir.RunDir(directory))
@@ -179,6 +180,7 @@ class Experiment:
             run_dir.write_atomically(directory.operative_config_file, config.operative_text())
             if sets and (unused := config.unused_bindings()):
                 logging.warning('%s', config.unused_report(unused))
+            logging.info('%s', schedule)
             logging.info('Variables:\n%s', tables.parameter_table(_parameters(built)))
             plan = loop.Settings(schedule, self._config, self._train_hooks, seed, apart, self._sanity_batches)
             shared = {stream: s for stream, s in sets.items() if stream not in apart}

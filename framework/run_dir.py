@@ -57,19 +57,9 @@ class RunDir:
         return self._join('model.ckpt')
 
     @property
-    def state_prefix(self) -> str:
-        """The prefix of the side files with the position in the data, extended by `-<step>`."""
-        return self._join('state')
-
-    @property
     def commits(self) -> str:
         """The directory of the commit records."""
         return self._join('commits')
-
-    @property
-    def best(self) -> str:
-        """The directory of the best checkpoints."""
-        return self._join('best')
 
     @property
     def metrics_file(self) -> str:
@@ -115,10 +105,6 @@ class RunDir:
         if stream == TRAIN:
             return self.path
         return self._join(stream if stream == UNNAMED_SET else f'eval_{stream}')
-
-    def export_dir(self, exporter: str) -> str:
-        """Returns the directory under which an exporter puts its timestamps."""
-        return self._join('export', exporter)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -4,14 +4,13 @@ Everything is validated where the user makes it, so that an error points at the 
 """
 
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 from absl import logging
 
-from framework import errors
+from framework import errors, metric_ops, tensors
 from framework.calling import CallSignature, call_by_keyword
 from framework.errors import ConfigurationError, ConfigurationTypeError
 from framework.export_outputs import (
@@ -36,7 +35,6 @@ __all__ = [
 
 _MODEL_FN_ARGUMENTS = ('features', 'labels', 'mode', 'params', 'config')
 LOSS_PER_EXAMPLE = 'loss_per_example'  # every pass has it, the model's own or ours: `loss` weighs batches, not examples
-_RESERVED_METRICS = ('loss', 'global_step')
 _DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
@@ -117,7 +115,7 @@ class EstimatorSpec(_Fields):
             predictions=predictions,
             train_op=_checked_train_op(train_op, mode),
             loss=_checked_loss(loss, mode),
-            eval_metric_ops=_checked_metrics(eval_metric_ops, mode),
+            eval_metric_ops=metric_ops.checked_metrics(eval_metric_ops, evaluates=mode == ModeKeys.EVAL),
             export_outputs=_checked_export_outputs(export_outputs, predictions, mode),
             training_chief_hooks=_checked_hooks(training_chief_hooks, 'training_chief_hooks'),
             training_hooks=_checked_hooks(training_hooks, 'training_hooks'),
@@ -167,8 +165,8 @@ def _checked_predictions(predictions: Any, mode: str) -> Any:
             )
         return {}
     if isinstance(predictions, Mapping):
-        return {key: _checked_tensor(value, f'predictions[{key}]') for key, value in predictions.items()}
-    return _checked_tensor(predictions, 'predictions')
+        return {key: tensors.checked_tensor(value, f'predictions[{key}]') for key, value in predictions.items()}
+    return tensors.checked_tensor(predictions, 'predictions')
 
 
 def _checked_loss(loss: Any, mode: str) -> Any:
@@ -176,7 +174,7 @@ def _checked_loss(loss: Any, mode: str) -> Any:
         if mode in (ModeKeys.TRAIN, ModeKeys.EVAL):
             raise ConfigurationError(f'Missing loss. A spec of mode [{mode}] needs `loss=` a scalar tensor.')
         return None
-    loss = _dense_tensor(loss, 'loss')
+    loss = tensors.dense_tensor(loss, 'loss')
     if loss.shape.rank is not None and any(size not in (None, 1) for size in loss.shape.as_list()):
         raise ConfigurationError(
             f'Loss must be scalar, given: [{loss}]. Reduce it over the batch, for example by `tf.reduce_mean`.'
@@ -196,7 +194,7 @@ def _checked_train_op(train_op: Any, mode: str) -> Any:
             f'train_op must be Operation or Tensor, given: [{train_op!r}]. Join several by `tf.group(*ops)`; with an '
             'optimizer of Keras 3 use one of `tf.compat.v1.train` or `tf_keras.optimizers.legacy`.'
         )
-    _check_graph(train_op, 'train_op')
+    tensors.check_graph(train_op, 'train_op')
     operation = train_op.op if isinstance(train_op, tf.Variable) else train_op
     _refuse_new_style_optimizer(operation)
     return operation
@@ -259,7 +257,7 @@ def _check_export_output(name: object, output: object) -> None:
             'in `PredictOutput(...)`.'
         )
     for part, tensor in output.tensors().items():
-        _check_graph(tensor, f'export_outputs[{name}].{part}')
+        tensors.check_graph(tensor, f'export_outputs[{name}].{part}')
 
 
 def _with_default_signature(outputs: dict[str, ExportOutput]) -> dict[str, ExportOutput]:
@@ -271,127 +269,6 @@ def _with_default_signature(outputs: dict[str, ExportOutput]) -> dict[str, Expor
             f'one of them {_DEFAULT_SIGNATURE!r} (`tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY`).'
         )
     return outputs
-
-
-# Metrics.
-
-
-def _checked_metrics(metrics: Any, mode: str) -> dict[str, tuple[Any, Any]]:
-    if metrics is None:
-        return {}
-    if not isinstance(metrics, Mapping):
-        raise ConfigurationTypeError(
-            f'eval_metric_ops must be a dict, given: [{metrics!r}]. Write `{{"name": (value, update_op)}}`.'
-        )
-    for name in metrics:
-        _check_metric_name(name, mode)
-    # Sorted, because Keras metrics make ops here: equal metrics must give equal graphs.
-    return {name: _metric_pair(name, metrics[name]) for name in sorted(metrics)}
-
-
-def _check_metric_name(name: object, mode: str) -> None:
-    if not isinstance(name, str):
-        raise ConfigurationTypeError(
-            f'Keys of eval_metric_ops must be strings, given: [{name!r}]. They name the curves.'
-        )
-    if mode == ModeKeys.EVAL and name in _RESERVED_METRICS:
-        raise ConfigurationError(
-            f'Metric with name "{name}" is not allowed, because every evaluation reports `{name}` already. Give it '
-            f'another name, for example `my_{name}`.'
-        )
-
-
-def _metric_pair(name: str, metric: Any) -> tuple[Any, Any]:
-    if isinstance(metric, _legacy_metric_classes()):
-        metric = _keras_metric_pair(metric, f'eval_metric_ops[{name}]')
-    elif _is_keras3_metric(metric):
-        raise ConfigurationTypeError(
-            f'eval_metric_ops[{name}] is a metric of Keras 3, given: [{metric!r}]. In a graph it would '
-            'silently stay at its initial value. Use `tf.compat.v1.metrics`, or a metric of tf_keras with '
-            'TF_USE_LEGACY_KERAS=1.'
-        )
-    if not isinstance(metric, tuple) or len(metric) != 2:
-        raise ConfigurationTypeError(
-            f'Values of eval_metric_ops must be (metric_value, update_op) tuples, given: [{metric!r}] for key: '
-            f'[{name}]. `tf.compat.v1.metrics` returns them.'
-        )
-    value, update = metric
-    return _dense_tensor(value, f'eval_metric_ops[{name}]'), _checked_update(update, f'eval_metric_ops[{name}]')
-
-
-def _checked_update(update: Any, name: str) -> Any:
-    if isinstance(update, tf.Operation):
-        _check_graph(update, name)
-        return update
-    return _dense_tensor(update, name, 'Operation or Tensor')
-
-
-def _legacy_metric_classes() -> tuple[type, ...]:
-    # Whoever made a metric has imported its library: looking there spares everyone else the import.
-    names = ('tf_keras', 'tensorflow.python.keras.metrics')
-    modules = [sys.modules[name] for name in names if name in sys.modules]
-    return tuple(getattr(module, 'metrics', module).Metric for module in modules)
-
-
-def _is_keras3_metric(metric: Any) -> bool:
-    parents = type(metric).__mro__
-    return any(parent.__name__ == 'Metric' and parent.__module__.split('.')[0] == 'keras' for parent in parents)
-
-
-def _keras_metric_pair(metric: Any, shown: str) -> tuple[Any, Any]:
-    updates = metric.updates
-    if not updates:
-        raise ConfigurationError(
-            f'Please call update_state(...) on the "{metric.name}" metric, in model_fn and in every call of it.'
-        )
-    for update in updates:
-        _check_graph(update, shown)
-    for name in (tf.compat.v1.GraphKeys.LOCAL_VARIABLES, tf.compat.v1.GraphKeys.METRIC_VARIABLES):
-        _add_to_collection(name, metric.variables)
-    return metric.result(), updates[0] if len(updates) == 1 else tf.group(*updates)
-
-
-def _add_to_collection(name: str, variables: Collection[Any]) -> None:
-    present = {id(variable) for variable in tf.compat.v1.get_collection(name)}
-    for variable in variables:
-        if id(variable) not in present:
-            tf.compat.v1.add_to_collection(name, variable)
-
-
-# Tensors.
-
-
-def _checked_tensor(value: Any, name: str, kind: str = 'Tensor') -> Any:
-    if not tf.is_tensor(value):
-        raise ConfigurationTypeError(
-            f'{name} must be {kind}, given: [{value!r}]. Convert it by `tf.convert_to_tensor`.'
-        )
-    _check_graph(value, name)
-    return tf.convert_to_tensor(value) if isinstance(value, tf.Variable) else value
-
-
-def _dense_tensor(value: Any, name: str, kind: str = 'Tensor') -> Any:
-    tensor = _checked_tensor(value, name, kind)
-    if not isinstance(tensor, tf.Tensor):
-        raise ConfigurationTypeError(
-            f'{name} must be {kind}, given: [{value!r}]. A sparse or ragged value has no single tensor: reduce it, or '
-            'convert it by `tf.sparse.to_dense` or `.to_tensor()`.'
-        )
-    return tensor
-
-
-def _check_graph(value: Any, name: str) -> None:
-    whole = isinstance(value, (tf.Operation, tf.Variable))
-    parts = [value] if whole else tf.nest.flatten(value, expand_composites=True)
-    for part in parts:
-        # An eager tensor has no graph at all.
-        if getattr(part, 'graph', None) is not tf.compat.v1.get_default_graph():
-            shown = part.name if hasattr(part, 'graph') else repr(part)
-            raise ConfigurationError(
-                f'{name} with "{shown}" must be from the default graph. Possible causes of this error include:\n\n'
-                f'1) {name} was created outside the context of the default graph.\n\n'
-                '2) The object passed through to EstimatorSpec was not created in the most recent call to "model_fn".'
-            )
 
 
 # The function.

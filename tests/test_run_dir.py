@@ -27,16 +27,13 @@ def test_files_lie_where_the_design_says():
     directory = run_dir.RunDir('runs/digits')
     paths = {
         directory.checkpoint_prefix: 'model.ckpt',
-        directory.state_prefix: 'state',
         directory.commits: 'commits',
-        directory.best: 'best',
         directory.metrics_file: 'metrics.jsonl',
         directory.timeline_file: 'timeline.jsonl',
         directory.result_file: 'result.json',
         directory.config_file: 'config.gin',
         directory.operative_config_file: 'operative_config.gin',
         directory.provenance_file: 'provenance.json',
-        directory.export_dir('latest'): 'export/latest',
     }
     assert list(paths) == [f'runs/digits/{name}' for name in paths.values()]
 

@@ -1,6 +1,7 @@
 import contextlib
 import copy
 import functools
+import sys
 
 import gin
 import numpy as np
@@ -9,7 +10,6 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from framework import spec as spec_lib
 from framework.errors import ConfigurationError, ConfigurationTypeError
 from framework.spec import (
     ClassificationOutput,
@@ -448,10 +448,10 @@ def test_a_keras_metric_without_update_is_refused_by_name():
 
 
 def test_a_keras_metric_is_found_without_importing_keras(monkeypatch):
-    monkeypatch.delitem(spec_lib.sys.modules, 'tf_keras')
+    monkeypatch.delitem(sys.modules, 'tf_keras')
     pair = (tf.constant(1.0), tf.no_op())
     assert eval_spec(eval_metric_ops={'m': pair}).eval_metric_ops['m'] == pair
-    assert 'tf_keras' not in spec_lib.sys.modules
+    assert 'tf_keras' not in sys.modules
 
 
 def test_a_metric_of_keras_3_is_refused_with_a_remedy():

@@ -83,12 +83,21 @@ def _initializers(iterator: Any, sources: Sequence[Source]) -> dict[str, tf.Oper
 
 
 def _examples(element: Any) -> tf.Tensor:
-    """Returns the size of the first dimension of the element's first component that has one."""
-    for component in tf.nest.flatten(element):
-        if isinstance(component, tf.RaggedTensor):
-            return tf.cast(component.nrows(), tf.int64)
-        # Other kinds (nested Datasets, optionals, None) have no batch dimension that could be asked for.
-        if isinstance(component, (tf.Tensor, tf.SparseTensor)) and component.shape.rank != 0:
-            # The 1 is for a component of unknown rank that turns out to be a scalar.
-            return tf.concat([tf.shape(component, out_type=tf.int64), [1]], axis=0)[0]
-    return tf.constant(1, tf.int64)
+    """Returns the size of the batch: the first dimension of a component.
+
+    Of the first component whose first dimension the graph doesn't know, for that is the batch; where all are known, of
+    the first that has one.
+    """
+    parts = [part for part in tf.nest.flatten(element) if isinstance(part, _BATCHED) and part.shape.rank != 0]
+    unknown = [part for part in parts if part.shape.rank is None or part.shape[0] is None]
+    # Other kinds (nested Datasets, optionals, None) have no batch dimension that could be asked for.
+    if not parts:
+        return tf.constant(1, tf.int64)
+    part = (unknown or parts)[0]
+    if isinstance(part, tf.RaggedTensor):
+        return tf.cast(part.nrows(), tf.int64)
+    # The 1 is for a component of unknown rank that turns out to be a scalar.
+    return tf.concat([tf.shape(part, out_type=tf.int64), [1]], axis=0)[0]
+
+
+_BATCHED = (tf.Tensor, tf.SparseTensor, tf.RaggedTensor)

@@ -111,6 +111,8 @@ class Evaluation:
         hooked = hooks.hooked_pass(session, of_pass, tower.prefix, foreign)
         with self.guard.guarded(session, stream, of_pass, tower.variables), hooked as runs:
             batches, examples = self._read(runs, tower, stream, self.sets[stream].steps)
+            if runs.should_stop:
+                logging.warning('A hook ended the pass over `%s` after %d batches.', stream, batches)
             values = _values(session, tower, stream)
         return PassRow(step, stream, values, batches, examples, self.clock() - start)
 

@@ -143,12 +143,17 @@ class Loop:
             position.previous_step, position.runs = newest.previous_step, newest.runs
             position.exhausted = newest.exhausted
             self._passes = dict(newest.passes)
+            done = [stream for stream, last in newest.passes.items() if last.step == position.step]
+            if done:
+                logging.info('Evaluated at step %d before, and not again: %s.', position.step, ', '.join(done))
             if newest.exhausted:
                 self._end = ('exhausted', f'{_data_ended(position.step)}; {_NEW_RUN}')
         with contextlib.suppress(PassInterrupted):  # the signal ends the run, as it does in a pass
             self._try_out(raw, saver, self._settings.sanity_batches if newest is None else 0)
 
     def _try_out(self, session: v1.Session, saver: v1.train.Saver, batches: int) -> None:
+        if batches and self._settings.schedule.periods:
+            logging.info('Trying out %d batches of every evaluation.', batches)
         self._evaluation.try_out(session, batches)
         for stream, part in self._settings.detached.items():
             with self._weights(session, saver, stream) as checkpoint:

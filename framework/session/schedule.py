@@ -81,6 +81,19 @@ class Schedule:
     commit_steps: int | None = None
     eval_at_start: bool = False
 
+    def __str__(self) -> str:
+        """Says what comes when, as one sentence for people."""
+        goal = 'until the data ends' if self.train_steps is None else f'to step {self.train_steps}'
+        passes = [
+            f'`{name}` at the end' if period is None else f'`{name}` every {period} steps and at the end'
+            for name, period in self.periods.items()
+        ]
+        evaluation = f'evaluate {", ".join(passes)}' if passes else 'no evaluation'
+        if not self.commits:
+            return f'Train {goal}; {evaluation}; no commits.'
+        cadence = 'by the clock' if self.commit_steps is None else f'every {self.commit_steps} steps'
+        return f'Train {goal}; {evaluation}; commit {cadence} and at the end.'
+
     def next(self, progress: Progress, commit_due: bool = False) -> Phase:
         """Returns the next phase.
 

@@ -327,3 +327,14 @@ def test_another_structure_is_refused_where_equal_ones_are_required():
     text = r'(?s)Evaluation of valid, test .*training: .*shape=\(3, 4\).*evaluation: .*shape=\(3, 2\).*'
     with pytest.raises(errors.ConfigurationError, match=text + r'`Experiment.require_equal_structures` \[True\]'):
         compare(train_fn, eval_fn, require_equal=True)
+
+
+def test_a_table_beside_the_batch_is_not_taken_for_it():
+    def input_fn():
+        numbers = tf.data.Dataset.range(7).batch(3)
+        return numbers.map(lambda batch: {'a_table': tf.zeros([500]), 'x': batch})
+
+    batch = train_input(input_fn)
+    with v1.Session() as session:
+        session.run(batch.initializers['train'])
+        assert [int(session.run(batch.examples)) for _ in range(3)] == [3, 3, 1]

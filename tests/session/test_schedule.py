@@ -226,3 +226,19 @@ def test_a_killed_run_repeats_from_its_last_commit(steps):
     committed = _Walk(schedule).go(len(at_commit))
     assert committed.events == at_commit
     assert at_commit + committed.resumed().go().events == whole
+
+
+@pytest.mark.parametrize(
+    ('settings', 'text'),
+    [
+        (
+            {'train_steps': 600, 'periods': {'valid': 50, 'test': None}, 'commit_steps': 100},
+            'Train to step 600; evaluate `valid` every 50 steps and at the end, `test` at the end; '
+            'commit every 100 steps and at the end.',
+        ),
+        ({'train_steps': None}, 'Train until the data ends; no evaluation; commit by the clock and at the end.'),
+        ({'train_steps': 3, 'commits': False}, 'Train to step 3; no evaluation; no commits.'),
+    ],
+)
+def test_a_schedule_says_what_comes_when(settings, text):
+    assert str(Schedule(**settings)) == text
