@@ -14,15 +14,6 @@ from tensorflow.compat import v1
 
 from framework.session.hooks import Hook
 
-_WRITE_NOTHING = (
-    v1.train.LoggingTensorHook,
-    v1.train.NanTensorHook,
-    v1.train.ProfilerHook,
-    v1.train.StepCounterHook,
-    v1.train.StopAtStepHook,
-    v1.train.SummarySaverHook,
-)
-
 
 class VariableGuard:
     """Puts the global variables back that a pass changed, and warns once for every set of hooks."""
@@ -34,7 +25,9 @@ class VariableGuard:
     def guarded(
         self, session: v1.Session, stream: str, hooks: Sequence[Hook], own: Sequence[tf.Variable] = ()
     ) -> Iterator[None]:
-        """Guards a pass, also one that fails; costs nothing where all hooks are known to write nothing.
+        """Guards a pass, also one that fails. Costs two reads of the variables, and nothing without hooks.
+
+        TensorFlow's own hooks are no exception: what they are asked to fetch may write.
 
         Args:
             session: The raw session.
@@ -42,8 +35,7 @@ class VariableGuard:
             hooks: The hooks of the pass.
             own: The local variables of the call that the pass runs, which it may write.
         """
-        foreign = [hook for hook in hooks if type(hook) not in _WRITE_NOTHING]
-        if not foreign:
+        if not hooks:
             yield
             return
         variables = _variables(session.graph, own)
@@ -53,9 +45,9 @@ class VariableGuard:
         except BaseException:
             # The error of the pass tells more than one of putting back, as in a session that a hook has closed.
             with contextlib.suppress(Exception):
-                self._put_back(session, stream, foreign, variables, before)
+                self._put_back(session, stream, hooks, variables, before)
             raise
-        self._put_back(session, stream, foreign, variables, before)
+        self._put_back(session, stream, hooks, variables, before)
 
     def _put_back(
         self,

@@ -222,10 +222,40 @@ def test_every_set_of_hooks_is_warned_of(caplog):
 # The cost.
 
 
-@pytest.mark.parametrize('hooks', [[], [v1.train.LoggingTensorHook(['loss'], 1)]], ids=['none', "TensorFlow's own"])
-def test_without_hooks_of_others_nothing_is_read(hooks):
-    with VariableGuard().guarded(None, 'valid', hooks):  # reading would need a session
+def test_without_hooks_nothing_is_read():
+    with VariableGuard().guarded(None, 'valid', []):  # reading would need a session
         pass
+
+
+@pytest.mark.parametrize('make', [v1.train.FinalOpsHook, lambda op: v1.train.LoggingTensorHook({'w': op}, 1)])
+def test_what_hooks_of_tensorflow_write_is_put_back_too(make_graph, make_eval_set, make):
+    class Writes(v1.train.SessionRunHook):
+        """Makes the hook where its op can be made."""
+
+        def begin(self):
+            weights = next(v for v in v1.global_variables() if v.op.name == 'weights')
+            self.hook = make(tf.identity(weights.assign(tf.ones_like(weights))))
+            self.hook.begin()
+
+        def before_run(self, run_context):
+            return self.hook.before_run(run_context)
+
+        def after_run(self, run_context, run_values):
+            self.hook.after_run(run_context, run_values)
+
+        def end(self, session):
+            self.hook.end(session)
+
+    sets = [make_eval_set(hooks=[Writes()])]
+    built = make_graph(_averaged_model_fn, None, sets)
+    passes = evaluation.Evaluation(built, {'valid': sets[0]})
+    with built.graph.as_default(), v1.Session() as session:
+        passes.begin()
+        weights = next(v for v in v1.global_variables() if v.op.name == 'weights')
+        session.run([v1.global_variables_initializer(), built.init])
+        before = session.run(weights)
+        passes.make_pass(session, 'valid', 0)
+        np.testing.assert_array_equal(session.run(weights), before)
 
 
 def test_a_finalized_graph_suffices():
