@@ -64,8 +64,18 @@ class CallSignature:
         None means that no params were given: then a default or a binding holds, else an empty dict is passed.
         """
         if params is not None:
-            return {'params': copy.deepcopy(params)}
+            return {'params': _copied(params)}
         return {'params': {}} if 'params' in self.required and not self.by_gin else {}
+
+
+def _copied(params: Any) -> Any:
+    try:
+        return copy.deepcopy(params)
+    except Exception as error:  # what is copied may be of any class, and raise anything
+        raise ConfigurationTypeError(
+            f'`Experiment.params` [{type(params).__name__}] can not be copied [{error}], and each function gets a copy '
+            'of its own. Leave locks, files, sessions and the like out of them, or make them inside the function.'
+        ) from error
 
 
 def _layers(function: Any) -> Iterator[Any]:

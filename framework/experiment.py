@@ -95,7 +95,7 @@ class Experiment:
         self._eval_every_steps = eval_every_steps
         self._eval_at_start = settings.checked_bool('Experiment.eval_at_start', eval_at_start)
         self._config = RunConfig() if run_config is None else run_config
-        self._model_dir = settings.agreed('model_dir', model_dir, self._config.model_dir)
+        self._model_dir = settings.checked_directory(settings.agreed('model_dir', model_dir, self._config.model_dir))
         self._params = params
         self._seed = settings.checked_seed(settings.agreed('seed', seed, self._config.tf_random_seed))
         self._train_hooks = hooks_tuple('Experiment.train_hooks', train_hooks)

@@ -22,6 +22,7 @@ _PACKAGES = ('tensorflow', 'tensorflow-cpu', 'tf-keras', 'numpy', 'gin-config', 
 # Terraform's variables start with TF_ too, and may hold credentials.
 _ENVIRONMENT = re.compile(r'TF_(?!CLI_|TOKEN_|VAR_).*|OMP_.*|CUDA_VISIBLE_DEVICES')
 _STREAM_NAME = re.compile(r'[A-Za-z0-9_.-]+')
+_LONGEST_NAME = 200  # file systems take 255 characters, and `eval_` comes before it
 _GIT_SECS = 5
 _PATTERN_CHARACTERS = '[]*?\\'
 
@@ -218,6 +219,11 @@ def check_stream_name(name: str) -> None:
     if name in (TRAIN, UNNAMED_SET):
         raise errors.ConfigurationError(
             f"An evaluation set's `name` must not be [{name}], which the framework uses itself. Choose another."
+        )
+    if len(name) > _LONGEST_NAME:
+        raise errors.ConfigurationError(
+            f"An evaluation set's `name` [{name[:20]}...] of {len(name)} characters becomes part of directory names: "
+            f'{_LONGEST_NAME} are the most. Choose a shorter one.'
         )
     if not _STREAM_NAME.fullmatch(name):
         raise errors.ConfigurationError(

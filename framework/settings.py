@@ -1,5 +1,6 @@
 """What `Experiment` takes, checked: each function returns the value of a setting, or raises a sentence about it."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,6 +69,14 @@ def agreed(name: str, own: Any, repeated: Any) -> Any:
             'them (a `--model_dir` flag counts as the first).'
         )
     return repeated if own is None else own
+
+
+def checked_directory(value: Any) -> str | None:
+    """Returns `Experiment.model_dir` as a string; raises a `ConfigurationTypeError` unless it is a path or None."""
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if path is not None and not isinstance(path, str):
+        raise errors.ConfigurationTypeError(f'`Experiment.model_dir` [{value!r}] must be a path, as a string.')
+    return path
 
 
 def checked_seed(seed: Any) -> int | None:

@@ -539,3 +539,48 @@ def test_a_second_training_in_the_directory_is_refused(tmp_path):
                 make(tmp_path).train()
 
     assert make(tmp_path, train_hooks=[Second()]).train().status == 'done'
+
+
+@pytest.mark.parametrize(
+    ('changes', 'text'),
+    [
+        ({'model_dir': 5}, r'`Experiment.model_dir` \[5\] must be a path'),
+        ({'eval_sets': {'x' * 300: testing.array_input_fn(*VALID, 10)}}, 'of 300 characters'),
+        ({'train_hooks': 5}, r'`Experiment.train_hooks` \[5\] must be a list'),
+        ({'train_steps': 10**30}, '`Experiment.train_steps`'),
+    ],
+)
+def test_a_setting_of_another_kind_is_refused(tmp_path, changes, text):
+    with pytest.raises(errors.ConfigurationError, match=text):
+        make(tmp_path, **changes)
+
+
+def test_params_that_can_not_be_copied_are_refused(tmp_path):
+    def model_fn(features, labels, mode, params):
+        raise AssertionError('never called')
+
+    with pytest.raises(errors.ConfigurationError, match=r'`Experiment.params` \[generator\] can not be copied'):
+        make(tmp_path, model_fn=model_fn, params=(i for i in range(3))).train()
+
+
+@pytest.mark.parametrize(
+    ('field', 'value'),
+    [('previous_step', None), ('step', 99), ('runs', '20'), ('checkpoint', ''), ('exhausted', 0.5), ('seed', 'one')],
+)
+def test_a_commit_record_of_wrong_values_is_refused_by_name(tmp_path, field, value):
+    make(tmp_path).train()
+    path = tmp_path / 'commits' / 'commit-20.json'
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(errors.RunDirectoryError, match=rf'commit-20.json` is damaged \[`{field}` is'):
+        make(tmp_path, train_steps=30).train()
+
+
+@pytest.mark.parametrize('call', ['after_create_session', 'end'])
+def test_a_stop_iteration_of_an_evaluation_hook_is_named(tmp_path, call):
+    def stops(*arguments):
+        raise StopIteration('h')
+
+    hook = type('Hook', (v1.train.SessionRunHook,), {call: stops})()
+    sets = [EvalSet(name='valid', input_fn=testing.array_input_fn(*VALID, 10), hooks=[hook])]
+    with pytest.raises(errors.RunError, match='StopIteration escaped from a hook of an evaluation'):
+        make(tmp_path, eval_sets=sets).train_and_evaluate()

@@ -15,6 +15,12 @@ from framework.graph.calls import Tower, TrainStream
 
 CANNOT_RESTART = 'its input_fn returns tensors whose data can not start again in a session'
 OWN_SAVER = 'its Scaffold has a saver of its own, which says how a checkpoint becomes its variables'
+# Types of ops with state that is no variable, or that write it, begin like this: a session resets it, a pass doesn't.
+_KEEP_STATE = (
+    *('IteratorGetNext', 'OneShotIterator', 'Queue', 'Barrier', 'Stage', 'Unstage', 'MapStage', 'OrderedMapStage'),
+    *('AccumulatorTake', 'AccumulatorApply', 'SparseAccumulator', 'ResourceAccumulator'),
+    *('LookupTableInsert', 'LookupTableImport', 'LookupTableRemove'),
+)
 _TABLES = ('MutableHashTable', 'MutableDenseHashTable')
 
 
@@ -64,7 +70,11 @@ def _entanglement(calls: Calls, tower: Tower) -> str | None:
     table = next(_shared_tables(calls, tower), None)
     if table is not None:
         return f'it has the table `{table}` in common with another call'
+    if tower.collections.get(v1.GraphKeys.QUEUE_RUNNERS):
+        return 'its model_fn makes queue runners'
     for op in movement.ancestors(fetches):
+        if op.type.startswith(_KEEP_STATE) and op.name not in tower.input.ends:
+            return f'it keeps state in `{op.name}` [{op.type}], which no pass resets'
         for caller, made in calls.made.items():
             foreign = caller != tower.caller and op.name in made and op.name not in calls.weight_losses
             if foreign and not _may_be_used(op):

@@ -96,9 +96,11 @@ class Compiled:
 
     @property
     def saved_names(self) -> frozenset[str]:
-        """The names under which a checkpoint holds the variables: slices have that of the whole."""
-        variables = self.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
-        return frozenset(variable.op.name.split('/part_')[0] for variable in variables)
+        """The names under which a checkpoint holds variables and tables: slices have that of the whole."""
+        keys = tf.compat.v1.GraphKeys
+        variables = self.graph.get_collection(keys.GLOBAL_VARIABLES)
+        tables = [part.name for saveable in self.graph.get_collection(keys.SAVEABLE_OBJECTS) for part in saveable.specs]
+        return frozenset([*(variable.op.name.split('/part_')[0] for variable in variables), *tables])
 
     def tower(self, stream: str) -> Tower:
         """Returns the tower of an evaluation set."""

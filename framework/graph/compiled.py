@@ -70,6 +70,8 @@ def compile_graph(
         if saved is not None:
             sharing.keep_out_of_checkpoint(saved, f'evaluation of {", ".join(s.stream for s in eval_sets)}')
         collections.show(graph, builder.shown)
+        if saved is not None:
+            tables.keep_out_of_checkpoint(saved)
         init = _evaluation_init(_local_variables(before), towers, made)
     return Compiled(graph, builder.global_step, train, towers, init, set_apart)
 

@@ -5,7 +5,7 @@ over in the checkpoint. Here the later call's table takes the contents of the fi
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -26,6 +26,16 @@ def copies(first: Snapshot, later: Snapshot) -> list[tf.Operation]:
     contents = dict(_numbered(first.get(_SAVEABLES)))
     twins = [(contents[key], saveable) for key, saveable in _numbered(later.get(_SAVEABLES)) if key in contents]
     return [twin.restore([part.tensor for part in origin.specs], None) for origin, twin in twins if origin is not twin]
+
+
+def keep_out_of_checkpoint(saved: Collection[str]) -> None:
+    """Takes the saveable objects out of their collection that no checkpoint holds: a restore would miss them.
+
+    Args:
+        saved: The names in the checkpoint.
+    """
+    shown = v1.get_collection_ref(_SAVEABLES)
+    shown[:] = [saveable for saveable in shown if all(part.name in saved for part in saveable.specs)]
 
 
 def _numbered(saveables: Sequence[Any]) -> Iterator[tuple[tuple[str, int], Any]]:

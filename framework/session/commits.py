@@ -26,6 +26,19 @@ from framework.reporting.rows import Metrics
 _RECORD = re.compile(r'commit-(\d+)\.json')
 _SECS_PER_HOUR = 3600
 
+_FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
+    'step': (int,),
+    'previous_step': (int,),
+    'checkpoint': (str,),
+    'exhausted': (bool,),
+    'seed': (int, type(None)),
+    'runs': (int,),
+    'saved_at': (int, float),
+    'stays': (bool,),
+    'stayed_at': (int, float),
+    'foreign': (bool,),
+}
+
 # What TensorFlow's reader raises at a damaged checkpoint: from C++ some of its errors arrive as Python's own.
 READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 
@@ -282,6 +295,23 @@ def _step(path: pathlib.Path) -> int:
     return int(match.group(1)) if match else -1
 
 
+def _check(commit: Commit, step: int) -> None:
+    """Raises a `ValueError` for a record whose values are of other types than we write, or of another step."""
+    for name, types in _FIELD_TYPES.items():
+        _check_type(name, getattr(commit, name), types)
+    for stream, last in commit.passes.items():
+        _check_type(f'passes.{stream}.step', last.step, (int,))
+    if commit.step != step:
+        raise ValueError(f'`step` is {commit.step}, and its name says {step}')
+    if not commit.checkpoint:
+        raise ValueError('`checkpoint` is empty')
+
+
+def _check_type(name: str, value: Any, types: tuple[type, ...]) -> None:
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise ValueError(f'`{name}` is {value!r}')
+
+
 def _read(path: pathlib.Path) -> Commit:
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding='utf-8'))
@@ -289,7 +319,9 @@ def _read(path: pathlib.Path) -> Commit:
             name: LastPass(last['step'], values.metrics_from_json(last['metrics']))
             for name, last in record['passes'].items()
         }
-        return Commit(**record)
+        commit = Commit(**record)
+        _check(commit, _step(path))
+        return commit
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise errors.RunDirectoryError(
             f'`{path}` is damaged [{error}]. Remove it to go on from the commit before it.'

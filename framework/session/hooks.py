@@ -174,8 +174,19 @@ def hooked_pass(
         return
     coordinator = v1.train.Coordinator()
     with views.own_names(session.graph, prefix):
-        for hook in hooks:
-            hook.after_create_session(session, coordinator)
+        with _named_stop():
+            for hook in hooks:
+                hook.after_create_session(session, coordinator)
         yield HookedRuns(session, hooks, coordinator, foreign)
-        for hook in hooks:
-            hook.end(session)
+        with _named_stop():
+            for hook in hooks:
+                hook.end(session)
+
+
+@contextlib.contextmanager
+def _named_stop() -> Iterator[None]:
+    """Names a StopIteration of a hook: out of a generator, as `hooked_pass` is, Python lets none."""
+    try:
+        yield
+    except StopIteration as error:
+        raise errors.RunError(f'StopIteration escaped from a hook of an evaluation: {error!r}') from error

@@ -7,11 +7,12 @@ outside of the train op.
 
 import weakref
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework import ModeKeys
+from framework import Experiment, ModeKeys, testing
 
 KEYS = v1.GraphKeys
 
@@ -256,6 +257,23 @@ def gradients_that_evaluation_takes(features, labels, mode, spec):
     return spec(mode, outputs, labels, loss=0.1 * penalty, metrics=metrics)
 
 
+def a_second_stream_of_the_model_itself(features, training):
+    outputs = v1.layers.dense(features['x'], 1)
+    if training:
+        return outputs
+    numbers = tf.data.Dataset.range(99).map(lambda n: tf.cast(n, tf.float32))
+    return outputs + v1.data.make_one_shot_iterator(numbers).get_next()
+
+
+def a_queue_that_evaluation_fills(features, training):
+    outputs = v1.layers.dense(features['x'], 1)
+    if training:
+        return outputs
+    queue = tf.queue.FIFOQueue(50, [tf.float32], [[]])
+    with tf.control_dependencies([queue.enqueue(1.0), outputs]):
+        return outputs + tf.cast(queue.size(), tf.float32)
+
+
 NETWORKS = [
     outputs_that_are_found_by_name,
     moving_averages_of_activations,
@@ -309,6 +327,8 @@ NETWORKS_APART = {
     spectral_norm_whose_vector_every_call_moves: 'it writes `u`, which is not its own',
     batch_norm_whose_updates_every_output_runs: 'it writes `batch_normalization/moving_mean`, which is not its own',
     a_random_generator_whose_state_is_a_variable: 'it writes `random_generator/StateVar`, which is not its own',
+    a_second_stream_of_the_model_itself: 'it keeps state in `eval/tower_0/IteratorGetNext` [IteratorGetNext], which no',
+    a_queue_that_evaluation_fills: 'it keeps state in `eval/tower_0/fifo_queue',
 }
 
 
@@ -337,3 +357,50 @@ def test_the_network_is_evaluated_in_a_graph_of_its_own_for_the_reason_told(zoo,
 def test_the_model_is_evaluated_in_a_graph_of_its_own_for_the_reason_told(zoo, model, told):
     zoo.check(lambda: model)
     assert told(MODELS_APART[model])
+
+
+def test_a_queue_runner_of_evaluation_is_started(tmp_path, caplog):
+    caplog.set_level('INFO')
+    experiment = Experiment(
+        model_fn=queue_runner_model_fn,
+        train_input_fn=testing.array_input_fn(*testing.blobs(20), 5),
+        eval_sets={'valid': testing.array_input_fn(*testing.blobs(13, 1), 5)},
+        train_steps=2,
+        model_dir=str(tmp_path),
+        seed=1,
+    )
+    assert experiment.train_and_evaluate().metrics['valid']['zero'] == 0.0
+    assert 'its model_fn makes queue runners' in caplog.text
+
+
+def queue_runner_model_fn(features, labels, mode):
+    spec = testing.linear_model_fn(features, labels, mode)
+    if mode == ModeKeys.TRAIN:
+        return spec
+    produced = v1.train.range_input_producer(1, shuffle=False).dequeue()
+    return spec._replace(eval_metric_ops={'zero': v1.metrics.mean(produced)})
+
+
+def test_a_table_that_only_evaluation_fills_begins_empty_in_every_pass(tmp_path):
+    def model_fn(features, labels, mode):
+        spec = testing.linear_model_fn(features, labels, mode)
+        if mode == ModeKeys.TRAIN:
+            return spec
+        seen = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
+        with tf.control_dependencies([seen.insert(labels, labels)]):
+            size = seen.size()
+        return spec._replace(eval_metric_ops={'seen': v1.metrics.mean(size)})
+
+    constant = (np.ones([10, 4], np.float32), np.zeros(10, np.int64))
+    other = (np.ones([10, 4], np.float32), np.ones(10, np.int64))
+    experiment = Experiment(
+        model_fn=model_fn,
+        train_input_fn=testing.array_input_fn(*testing.blobs(20), 5),
+        eval_sets={'zeros': testing.array_input_fn(*constant, 5), 'ones': testing.array_input_fn(*other, 5)},
+        train_steps=2,
+        eval_every_steps=1,
+        model_dir=str(tmp_path),
+        seed=1,
+    )
+    metrics = experiment.train_and_evaluate().metrics
+    assert [float(metrics[stream]['seen']) for stream in ('zeros', 'ones')] == [1.0, 1.0]
