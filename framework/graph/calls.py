@@ -1,13 +1,18 @@
 """The calls of model_fn that one graph holds, and the graph."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from framework import spec
 from framework.graph import collections, sources, streams
+
+
+def evaluation_of(streams: Iterable[str]) -> str:
+    """Returns what messages call the evaluation of some sets."""
+    return f'evaluation of {", ".join(streams)}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +76,7 @@ class Tower:
     @property
     def caller(self) -> str:
         """What messages call it."""
-        return f'evaluation of {", ".join(self.sources)}'
+        return evaluation_of(self.sources)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tensorflow.compat import v1
 
 from framework import errors, spec
 from framework.graph import apart, collections, movement, sharing, sources, streams, tables
-from framework.graph.calls import Compiled, Model, Tower, TrainStream
+from framework.graph.calls import Compiled, Model, Tower, TrainStream, evaluation_of
 from framework.run_config import EvalSet
 from framework.spec import LOSS_PER_EXAMPLE, ModeKeys
 
@@ -68,7 +68,7 @@ def compile_graph(
         if not alone:
             set_apart |= apart.reasons(builder.calls, towers, train)
         if saved is not None:
-            sharing.keep_out_of_checkpoint(saved, f'evaluation of {", ".join(s.stream for s in eval_sets)}')
+            sharing.keep_out_of_checkpoint(saved, evaluation_of(s.stream for s in eval_sets))
         collections.show(graph, builder.shown)
         if saved is not None:
             tables.keep_out_of_checkpoint(saved)
@@ -134,7 +134,7 @@ class _Builder:
         prefix = f'eval/{name}/' if self._first else ''
         ops_before = len(self._graph.get_operations())
         batch = streams.make_input(name, group)
-        caller = f'evaluation of {", ".join(source.stream for source in group)}'
+        caller = evaluation_of(source.stream for source in group)
         before = _local_variables()
         with collections.shown(self._graph, collections.EMPTY if self._first else group[0].collections):
             result = self._call(batch, ModeKeys.EVAL, prefix, caller)

@@ -12,6 +12,8 @@ from unittest import mock
 import tensorflow as tf
 from tensorflow.compat import v1
 
+from framework.graph import movement
+
 
 @dataclasses.dataclass
 class OwnIterators:
@@ -61,13 +63,4 @@ def noted() -> Iterator[OwnIterators]:
 
 
 def _is_fed(op: tf.Operation) -> bool:
-    seen, stack = {op.name}, [op]
-    while stack:
-        current = stack.pop()
-        if current.type == 'Placeholder':
-            return True
-        for value in current.inputs:
-            if value.op.name not in seen:
-                seen.add(value.op.name)
-                stack.append(value.op)
-    return False
+    return any(ancestor.type == 'Placeholder' for ancestor in movement.ancestors([op]))

@@ -16,8 +16,8 @@ from tensorflow.compat import v1
 from framework import errors, run_config
 from framework.reporting.rows import Metrics, PassRow, RunResult
 from framework.reporting.writers import Writer
-from framework.session import opening
-from framework.session.evaluation import Evaluation, PassInterrupted, named_ends
+from framework.session import ends, opening
+from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.signals import StopSignals
 
 _GRACE_SECS = 10
@@ -115,7 +115,7 @@ def evaluate_checkpoint(parts: Sequence[DetachedEvaluation], checkpoint: str, wr
         made.append(row)
         writer.write_pass(row)
 
-    with StopSignals() as signals, named_ends(), contextlib.suppress(PassInterrupted):
+    with StopSignals() as signals, ends.named_ends(), contextlib.suppress(PassInterrupted):
         for part in parts:
             part.make_passes(checkpoint, signals.came, tell)
     step = made[-1].step if made else 0

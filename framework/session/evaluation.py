@@ -1,9 +1,8 @@
 """A pass over one evaluation set, on the raw session: no training hook sees it."""
 
-import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,7 +14,7 @@ from framework.graph import movement
 from framework.graph.calls import Compiled, Tower
 from framework.reporting.rows import PassRow
 from framework.run_config import EvalSet
-from framework.session import hooks
+from framework.session import ends, hooks
 from framework.session.guard import VariableGuard
 
 _TELL_SECS = 30  # a pass that lasts says so; one that never ends is found in the log
@@ -131,7 +130,7 @@ class Evaluation:
                 count, _ = runs.run([tower.input.examples, tower.update])
             except tf.errors.OutOfRangeError as error:
                 if not tower.input.ended(error):
-                    raise unnamed_end(error, f'the evaluation of `{stream}`') from error
+                    raise ends.unnamed_end(error, f'the evaluation of `{stream}`') from error
                 break
             batches += 1
             examples += int(count)
@@ -148,9 +147,9 @@ def _values(session: v1.Session, tower: Tower, stream: str) -> dict[str, Any]:
         return session.run(dict(tower.values))
     except tf.errors.OutOfRangeError as error:
         if not tower.input.ended(error):
-            raise unnamed_end(error, f'the evaluation of `{stream}`') from error
-        ends = tower.input.ends
-        names = [k for k, v in tower.values.items() if any(op.name in ends for op in movement.ancestors([v]))]
+            raise ends.unnamed_end(error, f'the evaluation of `{stream}`') from error
+        of_input = tower.input.ends
+        names = [k for k, v in tower.values.items() if any(op.name in of_input for op in movement.ancestors([v]))]
         raise errors.ConfigurationError(
             f'The value of a metric of `{stream}` [{", ".join(names)}] reads the batch, and at the end of a pass there '
             'is none. Its update must put into variables what its value reads, as `tf.compat.v1.metrics.mean` does.'
@@ -161,23 +160,4 @@ def _no_batch(stream: str) -> errors.ConfigurationError:
     return errors.ConfigurationError(
         f'`{stream}` gave no batch: its metrics would be of nothing. Check what its input_fn reads, and whether '
         '`drop_remainder` drops its only batch.'
-    )
-
-
-@contextlib.contextmanager
-def named_ends() -> Iterator[None]:
-    """Turns what a monitored session would swallow into an error: it takes both for the end of the data."""
-    try:
-        yield
-    except tf.errors.OutOfRangeError as error:
-        raise unnamed_end(error, 'the run') from error
-    except StopIteration as error:
-        raise errors.RunError(f'StopIteration escaped from a hook or a function of the run: {error!r}') from error
-
-
-def unnamed_end(error: tf.errors.OutOfRangeError, where: str) -> errors.RunError:
-    """Returns the error for an OutOfRangeError that is not the end of the stream that was read."""
-    op = f'`{error.op.name}` [{error.op.type}]' if error.op is not None else 'an op'
-    return errors.RunError(
-        f'{op} reported the end of its data in {where}, but it is not the iterator of that stream: {error.message}'
     )

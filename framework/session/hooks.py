@@ -12,6 +12,7 @@ from tensorflow.compat import v1
 from framework import errors
 from framework.graph import collections, movement, views
 from framework.graph.calls import Compiled
+from framework.session import ends
 
 Hook: TypeAlias = v1.train.SessionRunHook
 
@@ -174,19 +175,10 @@ def hooked_pass(
         return
     coordinator = v1.train.Coordinator()
     with views.own_names(session.graph, prefix):
-        with _named_stop():
+        with ends.named_stop('a hook of an evaluation'):
             for hook in hooks:
                 hook.after_create_session(session, coordinator)
         yield HookedRuns(session, hooks, coordinator, foreign)
-        with _named_stop():
+        with ends.named_stop('a hook of an evaluation'):
             for hook in hooks:
                 hook.end(session)
-
-
-@contextlib.contextmanager
-def _named_stop() -> Iterator[None]:
-    """Names a StopIteration of a hook: out of a generator, as `hooked_pass` is, Python lets none."""
-    try:
-        yield
-    except StopIteration as error:
-        raise errors.RunError(f'StopIteration escaped from a hook of an evaluation: {error!r}') from error

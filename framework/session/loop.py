@@ -14,9 +14,9 @@ from framework.reporting.rows import Metrics, PassRow, PhaseRow, RunResult
 from framework.reporting.writers import Writer
 from framework.run_config import RunConfig
 from framework.run_dir import TRAIN
-from framework.session import commits, hooks, opening
+from framework.session import commits, ends, hooks, opening
 from framework.session.detached import DetachedEvaluation, saved_weights
-from framework.session.evaluation import Evaluation, PassInterrupted, named_ends
+from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.schedule import Commit, Evaluate, Progress, Schedule, Stop, Train
 from framework.session.signals import StopSignals
 from framework.session.training import Position, Training
@@ -113,7 +113,7 @@ class Loop:
         self._position.step = 0 if self._newest is None else self._newest.step
         with self._signals, self._compiled.graph.as_default():
             scaffold = opening.session_scaffold(self._compiled)
-            with self._session(scaffold) as session, named_ends():
+            with self._session(scaffold) as session, ends.named_ends():
                 self._start(session, scaffold.saver)
                 self._secs['start_up'] = self._clock() - start
                 self._phases(session, self._training(scaffold), scaffold.saver)

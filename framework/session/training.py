@@ -14,7 +14,7 @@ from framework.reporting.rows import PhaseRow, StepRow, SummaryRow
 from framework.reporting.writers import Writer
 from framework.run_config import RunConfig
 from framework.run_dir import TRAIN
-from framework.session.evaluation import unnamed_end
+from framework.session import ends
 from framework.session.schedule import crossed
 
 _RUNS_WITHOUT_PROGRESS = 1000
@@ -124,7 +124,7 @@ class Training:
             values = session.run({**self._fetches, **summary})
         except tf.errors.OutOfRangeError as error:
             if not self._input.ended(error):
-                raise unnamed_end(error, 'training') from error
+                raise ends.unnamed_end(error, 'training') from error
             self._end_of_data()
             return None
         position.previous_step, position.step = position.step, int(values['step'])
