@@ -23,9 +23,24 @@ _refuse_keras_3()
 
 from framework import inputs  # noqa: E402
 from framework.experiment import Experiment  # noqa: E402
+from framework.policies import EarlyStopping, KeepBest, ReduceOnPlateau  # noqa: E402
 from framework.reporting.rows import RunResult  # noqa: E402
 from framework.run_config import EvalSet, RunConfig  # noqa: E402
 from framework.spec import EstimatorSpec, ModeKeys  # noqa: E402
+from framework.warm_start import VocabInfo, WarmStartSettings  # noqa: E402
 
-__all__ = ['EstimatorSpec', 'EvalSet', 'Experiment', 'ModeKeys', 'RunConfig', 'RunResult', 'inputs']
+__all__ = [
+    'EarlyStopping',
+    'EstimatorSpec',
+    'EvalSet',
+    'Experiment',
+    'KeepBest',
+    'ModeKeys',
+    'ReduceOnPlateau',
+    'RunConfig',
+    'RunResult',
+    'VocabInfo',
+    'WarmStartSettings',
+    'inputs',
+]
 __version__ = '0.1.0'

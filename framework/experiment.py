@@ -7,24 +7,36 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gin
 from absl import logging
 from tensorflow.compat import v1
 
-from framework import config, errors, input_functions, run_dir, settings, spec
-from framework.graph import compiled
-from framework.graph.calls import Compiled
-from framework.reporting import progress, tables, tensorboard, writers
-from framework.reporting.rows import ParameterRow, RunResult
-from framework.run_config import EvalSet, InputFn, RunConfig, hooks_tuple, positive
-from framework.session import commits, detached, evaluation, loop, opening
-from framework.session.schedule import Schedule
+from framework import config, errors, input_functions, policies, run_dir, serving, settings, spec, warm_start
+from framework.graph.calls import Compiled, Model
+from framework.reporting import history, predictions, progress, tables, tensorboard, writers
+from framework.reporting.rows import RunResult
+from framework.run_config import EvalPeriod, EvalSet, InputFn, RunConfig, hooks_tuple, positive
+from framework.session import (
+    commits,
+    description,
+    detached,
+    evaluation,
+    export,
+    followers,
+    holding,
+    loop,
+    opening,
+    prediction,
+    prediction_files,
+)
+from framework.session.graphs import Graphs, metric_names
+from framework.session.schedule import Schedule, periods_of
 
 _SMOKE_STEPS = 2
-_BY_REQUEST = '`Experiment.evaluation_graph` asks for it'
+_ON_NAN = ('raise', 'stop', 'ignore')
 
 
 @gin.configurable(module='framework')
@@ -43,8 +55,18 @@ class Experiment:
         train_input_fn: InputFn | None = None,
         eval_sets: settings.EvalSets = (),
         train_steps: int | None = None,
+        train_epochs: int | None = None,
+        on_train_end: str = 'stop',
         eval_every_steps: int | None = None,
+        eval_every_epochs: int | None = None,
+        eval_every_secs: float | None = None,
         eval_at_start: bool = False,
+        keep_best: policies.KeepBest | None = None,
+        early_stopping: policies.EarlyStopping | None = None,
+        reduce_on_plateau: policies.ReduceOnPlateau | None = None,
+        on_nan: str | None = None,
+        train_metrics: bool = True,
+        warm_start_from: Any = None,
         model_dir: str | None = None,
         params: Any = None,
         run_config: RunConfig | None = None,
@@ -53,6 +75,8 @@ class Experiment:
         require_equal_structures: bool = False,
         evaluation_graph: str = 'auto',
         sanity_batches: int = 2,
+        predict_input_fn: InputFn | None = None,
+        serving_input_receiver_fn: serving.ReceiverFn | None = None,
     ):
         """Checks every setting; nothing is built or written before a method is called.
 
@@ -62,9 +86,23 @@ class Experiment:
             eval_sets: The evaluation sets: a list of `EvalSet`, a dict of input functions by name, or one input
                 function (the set `eval`).
             train_steps: The global step to reach. None: until the training data ends.
-            eval_every_steps: Global steps between two passes, for each set without `every_steps`. None: one pass at
-                the end of the run.
+            train_epochs: The epochs of training data to train, where it starts again.
+            on_train_end: What happens when the training data ends: `stop` ends the run; `restart` makes a pass over
+                the sets that have a period, starts the data again, shuffled anew, and goes on.
+            eval_every_steps: Global steps between two passes, for each set without a period of its own. Where none of
+                the three periods is given: one pass at the end of the run. Where the data starts again, steps count
+                from the beginning of the epoch.
+            eval_every_epochs: The same in epochs of training data, where it starts again.
+            eval_every_secs: The same in seconds.
             eval_at_start: Whether there is a pass over every set at step 0.
+            keep_best: Keeps the checkpoints of the best passes.
+            early_stopping: Ends training when a metric does not become better.
+            reduce_on_plateau: Makes a learning rate in a variable smaller when a metric does not become better.
+            on_nan: What a loss that is not finite does: `raise` an error; `stop` the run without saving that step;
+                `ignore` it. None: `raise`, unless a hook of training is a `NanTensorHook`, which then decides.
+            train_metrics: Whether `eval_metric_ops` of the TRAIN spec are accumulated over each log period.
+            warm_start_from: What a fresh run begins with: a path (of a checkpoint, a run directory or its `best/`, a
+                SavedModel) for all trainable variables, or `WarmStartSettings`.
             model_dir: The run directory.
             params: Handed to functions that name `params`, a fresh copy each time.
             run_config: Cadences and the session's configuration.
@@ -74,6 +112,9 @@ class Experiment:
             evaluation_graph: `auto` evaluates in the graph of training wherever that is right, else, for one set, in a
                 graph of its own with the weights of a checkpoint. `separate` does so for all sets.
             sanity_batches: Batches of every evaluation tower that a fresh run tries out before its first step.
+            predict_input_fn: What `predict` reads by default; called with mode PREDICT.
+            serving_input_receiver_fn: What an export is fed, see `framework.serving`; `framework.serving` builds some.
+                None: features as the batches of training have them.
 
         Raises:
             ConfigurationError: For any value that breaks its rule.
@@ -84,7 +125,9 @@ class Experiment:
         if run_config is not None and not isinstance(run_config, RunConfig):
             raise errors.ConfigurationTypeError(f'`Experiment.run_config` [{run_config!r}] must be a RunConfig.')
         positive('Experiment.train_steps', train_steps)
-        positive('Experiment.eval_every_steps', eval_every_steps)
+        positive('Experiment.train_epochs', train_epochs)
+        period = EvalPeriod(eval_every_steps, eval_every_epochs, eval_every_secs)
+        period.check('Experiment', ('eval_every_steps', 'eval_every_epochs', 'eval_every_secs'))
         spec.check_model_fn(model_fn, has_params=params is not None, bound=config.bound_parameters(model_fn))
         if train_input_fn is not None:
             input_functions.check_input_fn(train_input_fn, name='Experiment.train_input_fn')
@@ -92,9 +135,19 @@ class Experiment:
         self._train_input_fn = train_input_fn
         self._eval_sets = settings.as_eval_sets(eval_sets)
         self._train_steps = train_steps
-        self._eval_every_steps = eval_every_steps
+        self._train_epochs = train_epochs
+        self._eval_period = period
+        in_epochs = [f'EvalSet.every_epochs of {stream}' for stream, s in self._eval_sets.items() if s.every_epochs]
+        in_epochs += ['Experiment.eval_every_epochs'] if eval_every_epochs is not None else []
+        self._restart = settings.checked_epochs(on_train_end, train_epochs, in_epochs)
+        self._on_nan = None if on_nan is None else settings.checked_choice('Experiment.on_nan', on_nan, _ON_NAN)
+        self._train_metrics = settings.checked_bool('Experiment.train_metrics', train_metrics)
+        self._warm_start = warm_start.as_settings(warm_start_from)
         self._eval_at_start = settings.checked_bool('Experiment.eval_at_start', eval_at_start)
         self._config = RunConfig() if run_config is None else run_config
+        self._policies = settings.checked_policies(
+            keep_best, early_stopping, reduce_on_plateau, self._config.has_commits
+        )
         self._model_dir = settings.checked_directory(settings.agreed('model_dir', model_dir, self._config.model_dir))
         self._params = params
         self._seed = settings.checked_seed(settings.agreed('seed', seed, self._config.tf_random_seed))
@@ -104,6 +157,10 @@ class Experiment:
         )
         self._all_apart = settings.checked_evaluation_graph(evaluation_graph)
         self._sanity_batches = settings.checked_sanity_batches(sanity_batches)
+        if predict_input_fn is not None:
+            input_functions.check_input_fn(predict_input_fn, name='Experiment.predict_input_fn')
+        self._predict_input_fn = predict_input_fn
+        self._receiver_fn = settings.checked_callable('Experiment.serving_input_receiver_fn', serving_input_receiver_fn)
 
     def train_and_evaluate(self) -> RunResult:
         """Trains to `train_steps`, with passes over the evaluation sets at their periods and at the end.
@@ -127,22 +184,26 @@ class Experiment:
     def smoke(self) -> RunResult:
         """Tries everything out: 2 steps, then 2 batches of every set, in a directory that is removed afterwards."""
         sets = {
-            stream: dataclasses.replace(s, steps=min(s.steps or _SMOKE_STEPS, _SMOKE_STEPS), every_steps=None)
+            stream: dataclasses.replace(s, steps=min(s.steps or _SMOKE_STEPS, _SMOKE_STEPS))
             for stream, s in self._eval_sets.items()
         }
         logging.info('Smoke: %d steps and batches of every set; the run directory stays untouched.', _SMOKE_STEPS)
         with tempfile.TemporaryDirectory(prefix='smoke-') as directory:
-            schedule = Schedule(_SMOKE_STEPS, dict.fromkeys(sets))
+            schedule = Schedule(_SMOKE_STEPS, dict.fromkeys(sets), restart=self._restart)
             return self._train(sets, schedule, run_dir.RunDir(directory))
 
-    def evaluate(self, sets: Sequence[str] | None = None, checkpoint: str | None = None) -> RunResult:
+    def evaluate(
+        self, sets: Sequence[str] | None = None, checkpoint: str = holding.LATEST, every_commit: bool = False
+    ) -> RunResult:
         """Makes a pass over evaluation sets with the weights of a checkpoint, without any training.
 
         Takes no lock: it may run beside a training. Its metrics go to `evaluations.jsonl`.
 
         Args:
             sets: Names of sets, None for all.
-            checkpoint: The prefix of a checkpoint's files, None for the newest commit of the run directory.
+            checkpoint: `latest` (the newest commit of the run directory), `best`, the prefix of a checkpoint's files,
+                or another run directory.
+            every_commit: Whether all commits of the run directory are evaluated, oldest first, in place of one.
 
         Raises:
             ConfigurationError: For an unknown set.
@@ -151,24 +212,93 @@ class Experiment:
         chosen = self._chosen(sets)
         directory = self._directory()
         store = self._store(directory)
-        path = store.newest_path() if checkpoint is None else checkpoint
-        parts = self._evaluation_parts(chosen, self._seed or 0, opening.saved_names(path))
-        if checkpoint is None:
-            path = store.newest_path()  # a training beside this may have removed the former one meanwhile
+        graphs = self._graphs(self._seed or 0)
+        parts = graphs.evaluation(chosen, self._saved_names(store, checkpoint))
+        each: Iterable[Callable[[], str]] = store.choices() if every_commit else [self._choice(store, checkpoint)]
         # Not into the event files: TensorBoard takes a smaller step for a restart, and hides what came after it.
-        writer = writers.Writers([progress.ConsoleWriter(), writers.MetricsWriter(directory.evaluations_file)])
-        with contextlib.closing(writer):
-            result = detached.evaluate_checkpoint(parts, path, writer)
+        over_time = history.HistoryWriter()
+        told = [progress.ConsoleWriter(), writers.MetricsWriter(directory.evaluations_file), over_time]
+        with contextlib.closing(writers.Writers(told)) as writer:
+            result = detached.evaluate_checkpoints(parts, each, writer, skip_missing=every_commit)
         logging.info('Result:\n%s', tables.result_table(result))
-        return result
+        return dataclasses.replace(result, history=over_time.history())
+
+    def predict(
+        self,
+        output: str | os.PathLike[str],
+        source: str | InputFn | None = None,
+        checkpoint: str = holding.LATEST,
+        keys: Sequence[str] | None = None,
+    ) -> RunResult:
+        """Writes the predictions for every example of a set to a file.
+
+        Takes no lock: it may run beside a training. The file is there, whole, at the end.
+
+        Args:
+            output: The file: `.jsonl` for an object a line, `.npz` for an array a prediction.
+            source: An evaluation set's name, or an input function, which is called with mode PREDICT. None:
+                `predict_input_fn`, or the only evaluation set.
+            checkpoint: As for `evaluate`.
+            keys: The names of the predictions to write, None for all.
+        """
+        predictions.check_output(output)
+        data = self._source(source)
+        store = self._store(self._directory())
+        path, batches = self._predictions(store, data, checkpoint, keys)
+        return prediction_files.write(output, batches, commits.global_step(path))
+
+    def predictions(
+        self,
+        source: str | InputFn | None = None,
+        checkpoint: str = holding.LATEST,
+        keys: Sequence[str] | None = None,
+    ) -> prediction.Batches:
+        """Returns a generator of the predictions `[B, ...]` of each batch by name; see `predict`.
+
+        Nothing runs before the first `next`. `framework.session.prediction.single_examples` splits the batches.
+        """
+        return self._predictions(self._store(self._directory()), self._source(source), checkpoint, keys)[1]
+
+    def predictor(self, checkpoint: str = holding.LATEST) -> prediction.Predictor:
+        """Returns the model, loaded: call it with features `[B, ...]` as the batches of training have them.
+
+        Args:
+            checkpoint: As for `evaluate`.
+        """
+        store = self._store(self._directory())
+        graphs = self._graphs(self._seed or 0)
+        built = graphs.served(graphs.receiver_fn(self._any_source()), self._saved_names(store, checkpoint))
+        return prediction.Predictor(
+            built, self._choice(store, checkpoint)(), session_config=self._config.session_config
+        )
+
+    def export(self, checkpoint: str = holding.LATEST) -> str:
+        """Writes a SavedModel into `export/<latest, best or checkpoint>/<timestamp>/`, and returns its directory.
+
+        It is fed what `serving_input_receiver_fn` says, by default features as the batches of training have them.
+
+        Args:
+            checkpoint: As for `evaluate`.
+        """
+        directory = self._directory()
+        name = checkpoint if checkpoint in (holding.LATEST, holding.BEST) else 'checkpoint'
+        return self._export(self._graphs(self._seed or 0), directory, checkpoint, name)
+
+    def describe(self) -> str:
+        """Builds the graph of training and evaluation, and returns what is in it; nothing is written or trained."""
+        if self._train_input_fn is None:
+            raise _no_training()
+        built, apart = self._graphs(self._seed or 0).training(self._train_input_fn, self._eval_sets)
+        self._followers(built, apart, self._eval_sets)
+        return description.describe(built, apart, self._schedule(self._eval_sets))
+
+    # Training.
 
     def _train(
         self, sets: Mapping[str, EvalSet], schedule: Schedule, directory: run_dir.RunDir | None = None
     ) -> RunResult:
         if self._train_input_fn is None:
-            raise errors.missing(
-                'Experiment.train_input_fn', 'training', 'Bind it: `Experiment.train_input_fn = @train/my.input_fn`.'
-            )
+            raise _no_training()
         directory = directory or self._directory()
         with directory.locked(), _failure_recorded(directory) as known:
             store = self._store(directory)
@@ -176,89 +306,116 @@ class Experiment:
             known.step = 0 if newest is None else newest.step
             seed = self._run_seed(newest)
             self._write_configuration(directory, seed)
-            built, apart = self._build(self._train_input_fn, sets, seed)
+            graphs = self._graphs(seed)
+            built, apart = graphs.training(self._train_input_fn, sets)
+            plan = self._plan(schedule, built, apart, sets, seed)
             run_dir.write_atomically(directory.operative_config_file, config.operative_text())
             if sets and (unused := config.unused_bindings()):
                 logging.warning('%s', config.unused_report(unused))
             logging.info('%s', schedule)
-            logging.info('Variables:\n%s', tables.parameter_table(_parameters(built)))
-            plan = loop.Settings(schedule, self._config, self._train_hooks, seed, apart, self._sanity_batches)
+            logging.info('Variables:\n%s', tables.parameter_table(description.parameters(built)))
             shared = {stream: s for stream, s in sets.items() if stream not in apart}
-            with contextlib.closing(_training_writer(directory)) as writer:
+            over_time = history.HistoryWriter(directory.metrics_file, known.step)
+            with contextlib.closing(_training_writer(directory, over_time)) as writer:
                 known.run = loop.Loop(built, evaluation.Evaluation(built, shared), store, writer, plan)
                 result = known.run.run()
+            result = dataclasses.replace(result, history=over_time.history())
             run_dir.write_atomically(directory.result_file, writers.result_json(result))
+            if result.exit_code == 0 and result.best is not None and self._policies.exports_best:
+                self._export(graphs, directory, holding.BEST, holding.BEST)
         logging.info('Result:\n%s', tables.result_table(result))
         return result
 
-    def _build(
-        self, train_input_fn: InputFn, sets: Mapping[str, EvalSet], seed: int
-    ) -> tuple[Compiled, dict[str, detached.DetachedEvaluation]]:
-        """Returns the graph of training, and the sets that need a graph of their own, by stream."""
-        built = self._compile(train_input_fn, {} if self._all_apart else sets, seed)
-        reasons = dict.fromkeys(sets, _BY_REQUEST) if self._all_apart else built.apart
-        saved = built.saved_names
-        return built, {stream: self._detached(sets[stream], seed, reason, saved) for stream, reason in reasons.items()}
-
-    def _evaluation_parts(
-        self, sets: Mapping[str, EvalSet], seed: int, saved: frozenset[str]
-    ) -> list[detached.DetachedEvaluation]:
-        """Returns the sets in graphs without training: those that can share one in one, the others each in its own."""
-        apart: Mapping[str, str] = dict.fromkeys(sets, _BY_REQUEST)
-        if not self._all_apart:
-            built = self._compile(None, sets, seed, saved=saved)
-            apart = built.apart
-        shared = {stream: s for stream, s in sets.items() if stream not in apart}
-        parts = [self._detached(sets[stream], seed, reason, saved) for stream, reason in apart.items()]
-        if not shared:
-            return parts
-        if apart:
-            built = self._compile(None, shared, seed, saved=saved)
-        return [detached.DetachedEvaluation(evaluation.Evaluation(built, shared), self._config.session_config), *parts]
-
-    def _detached(
-        self, eval_set: EvalSet, seed: int, reason: str, saved: frozenset[str]
-    ) -> detached.DetachedEvaluation:
-        logging.info('`%s` is evaluated in a graph of its own, by a checkpoint: %s.', eval_set.stream, reason)
-        sets = {eval_set.stream: eval_set}
-        built = self._compile(None, sets, seed, alone=True, saved=saved)
-        return detached.DetachedEvaluation(evaluation.Evaluation(built, sets), self._config.session_config)
-
-    def _compile(
+    def _plan(
         self,
-        train_input_fn: InputFn | None,
+        schedule: Schedule,
+        built: Compiled,
+        apart: Mapping[str, detached.DetachedEvaluation],
         sets: Mapping[str, EvalSet],
         seed: int,
-        *,
-        alone: bool = False,
-        saved: frozenset[str] | None = None,
-    ) -> Compiled:
-        # The functions of the user see the directory and the seed wherever they were set.
-        told = self._config.replace(model_dir=self._model_dir, tf_random_seed=seed)
-        model = compiled.Model(self._model_fn, self._params, told)
-        with config.gin_errors():
-            built = compiled.compile_graph(
-                model,
-                train_input_fn,
-                list(sets.values()),
-                seed=seed,
-                alone=alone,
-                saved=saved,
-                require_equal_structures=self._require_equal_structures,
-            )
-        compiled.check_scaffolds(built)
-        compiled.check_train_op(built, hooked=bool(self._train_hooks))
-        return built
+    ) -> loop.Settings:
+        return loop.Settings(
+            schedule,
+            self._config,
+            self._train_hooks,
+            seed,
+            apart,
+            self._sanity_batches,
+            followers=self._followers(built, apart, sets),
+            on_nan=self._on_nan or self._nan_policy(built),
+            warm_start=self._warm_start,
+        )
+
+    def _followers(
+        self, built: Compiled, apart: Mapping[str, detached.DetachedEvaluation], sets: Mapping[str, EvalSet]
+    ) -> followers.Followers:
+        if not sets:
+            if self._policies.names:
+                logging.warning(
+                    'Without evaluation there is nothing to follow for: %s.', ', '.join(self._policies.names)
+                )
+            return followers.Followers()
+        found = followers.followers_of(self._policies, built.graph)
+        followers.check_metrics(found, metric_names(built, apart))
+        return found
+
+    def _nan_policy(self, built: Compiled) -> str:
+        given = (
+            [] if built.train is None else [*built.train.spec.training_hooks, *built.train.spec.training_chief_hooks]
+        )
+        own = any(isinstance(hook, v1.train.NanTensorHook) for hook in (*self._train_hooks, *given))
+        return 'ignore' if own else 'raise'
 
     def _schedule(self, sets: Mapping[str, EvalSet]) -> Schedule:
-        cadences = self._config
         return Schedule(
             train_steps=self._train_steps,
-            periods={stream: s.every_steps or self._eval_every_steps for stream, s in sets.items()},
-            commits=cadences.save_checkpoints_steps is not None or cadences.save_checkpoints_secs is not None,
-            commit_steps=cadences.save_checkpoints_steps,
+            **periods_of(sets, self._eval_period),
+            commits=self._config.has_commits,
+            commit_steps=self._config.save_checkpoints_steps,
             eval_at_start=self._eval_at_start,
+            restart=self._restart,
+            train_epochs=self._train_epochs,
         )
+
+    def _graphs(self, seed: int) -> Graphs:
+        # The functions of the user see the directory and the seed wherever they were set.
+        told = self._config.replace(model_dir=self._model_dir, tf_random_seed=seed)
+        return Graphs(
+            Model(self._model_fn, self._params, told),
+            seed,
+            session_config=self._config.session_config,
+            all_apart=self._all_apart,
+            require_equal_structures=self._require_equal_structures,
+            restart=self._restart,
+            train_metrics=self._train_metrics,
+            hooked=bool(self._train_hooks),
+        )
+
+    # Checkpoints.
+
+    def _choice(self, store: commits.Commits, checkpoint: str) -> Callable[[], str]:
+        return lambda: holding.chosen(store, checkpoint)
+
+    def _saved_names(self, store: commits.Commits, checkpoint: str) -> frozenset[str]:
+        with holding.held(self._choice(store, checkpoint)) as path:
+            return opening.saved_names(path)
+
+    def _predictions(
+        self, store: commits.Commits, data: EvalSet | InputFn, checkpoint: str, keys: Sequence[str] | None
+    ) -> tuple[str, prediction.Batches]:
+        """Returns the checkpoint and the predictions of its weights."""
+        built = self._graphs(self._seed or 0).predicting(data, self._saved_names(store, checkpoint))
+        path = self._choice(store, checkpoint)()
+        return path, prediction.predict(built, path, keys=keys, session_config=self._config.session_config)
+
+    def _export(self, graphs: Graphs, directory: run_dir.RunDir, checkpoint: str, name: str) -> str:
+        store = self._store(directory)
+        receiver_fn = self._receiver_fn or graphs.receiver_fn(self._any_source())
+        built = graphs.served(receiver_fn, self._saved_names(store, checkpoint))
+        with holding.held(self._choice(store, checkpoint)) as path:
+            return export.export_saved_model(
+                built, path, directory.exports(name), session_config=self._config.session_config
+            )
 
     def _store(self, directory: run_dir.RunDir) -> commits.Commits:
         return commits.Commits(
@@ -266,6 +423,8 @@ class Experiment:
             keep=self._config.keep_checkpoint_max,
             keep_every_n_hours=self._config.keep_checkpoint_every_n_hours,
         )
+
+    # What the user gave.
 
     def _directory(self) -> run_dir.RunDir:
         if not self._model_dir:
@@ -290,35 +449,57 @@ class Experiment:
     def _chosen(self, names: Sequence[str] | None) -> dict[str, EvalSet]:
         if not self._eval_sets:
             raise errors.missing('Experiment.eval_sets', 'evaluation', 'Bind at least one: `[@valid/EvalSet()]`.')
-        for name in names or ():
-            if name not in self._eval_sets:
-                raise errors.ConfigurationError(
-                    f'`sets` [{name}]: no such evaluation set. {errors.nearest(name, self._eval_sets)}'
-                )
-        return {stream: self._eval_sets[stream] for stream in names or self._eval_sets}
+        return {stream: self._set(stream) for stream in names or self._eval_sets}
+
+    def _set(self, name: str) -> EvalSet:
+        if name not in self._eval_sets:
+            raise errors.ConfigurationError(
+                f'`sets` [{name}]: no such evaluation set. {errors.nearest(name, self._eval_sets)}'
+            )
+        return self._eval_sets[name]
+
+    def _source(self, source: str | InputFn | None) -> EvalSet | InputFn:
+        """Returns what to predict for."""
+        if isinstance(source, str):
+            return self._set(source)
+        if source is not None:
+            input_functions.check_input_fn(source, name='source')
+            return source
+        if self._predict_input_fn is not None:
+            return self._predict_input_fn
+        if len(self._eval_sets) == 1:
+            return next(iter(self._eval_sets.values()))
+        raise errors.missing(
+            'Experiment.predict_input_fn',
+            'prediction',
+            f'Bind it, or name one evaluation set: `--sets=`{"|".join(self._eval_sets) or "NAME"}.',
+        )
+
+    def _any_source(self) -> EvalSet | InputFn:
+        """Returns something whose features a served model is fed like."""
+        if self._train_input_fn is not None:
+            return self._train_input_fn
+        if self._eval_sets:
+            return next(iter(self._eval_sets.values()))
+        raise errors.missing(
+            'Experiment.serving_input_receiver_fn', 'a served model', 'Bind it, or an input function to take after.'
+        )
 
 
-def _parameters(built: Compiled) -> list[ParameterRow]:
-    """Returns the model's variables; those named below a trainable one are its optimizer's and left out."""
-    with built.graph.as_default():
-        trainable = {variable.op.name for variable in v1.trainable_variables()}
-        variables = v1.global_variables()
-    rows = []
-    for variable in variables:
-        name = variable.op.name
-        if name in trainable or not any(name.startswith(f'{owner}/') for owner in trainable):
-            shape = None if variable.shape.rank is None else tuple(variable.shape.as_list())
-            rows.append(ParameterRow(name, shape, variable.dtype.base_dtype.name, name in trainable))
-    return rows
+def _no_training() -> errors.ConfigurationError:
+    return errors.missing(
+        'Experiment.train_input_fn', 'training', 'Bind it: `Experiment.train_input_fn = @train/my.input_fn`.'
+    )
 
 
-def _training_writer(directory: run_dir.RunDir) -> writers.Writers:
+def _training_writer(directory: run_dir.RunDir, over_time: history.HistoryWriter) -> writers.Writers:
     return writers.Writers(
         [
             progress.ConsoleWriter(),
             writers.MetricsWriter(directory.metrics_file),
             writers.TimelineWriter(directory.timeline_file),
             tensorboard.EventWriter(directory.events_dir),
+            over_time,
         ]
     )
 

@@ -17,23 +17,74 @@ if __name__ == '__main__':
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from absl import app, flags, logging
 
 from framework import config, errors
 from framework.experiment import Experiment
-from framework.reporting.rows import RunResult
+from framework.session import holding
 
 _FILE_FLAGS = ('gin_file', 'gin_files')
 _BINDING_FLAGS = ('gin_param', 'gin_params', 'gin_bindings')
-_EVALUATION_FLAGS = ('sets', 'checkpoint')
-_MODES: dict[str, Callable[[Experiment, flags.FlagValues], RunResult]] = {
-    'train_and_evaluate': lambda experiment, _: experiment.train_and_evaluate(),
-    'train': lambda experiment, _: experiment.train(),
-    'evaluate': lambda experiment, values: experiment.evaluate(values.sets or None, values.checkpoint or None),
-    'smoke': lambda experiment, _: experiment.smoke(),
-}
 USAGE_EXIT_CODE = errors.ConfigurationError.exit_code
+
+
+def _train_and_evaluate(experiment: Experiment, _: flags.FlagValues) -> int:
+    return experiment.train_and_evaluate().exit_code
+
+
+def _train(experiment: Experiment, _: flags.FlagValues) -> int:
+    return experiment.train().exit_code
+
+
+def _evaluate(experiment: Experiment, values: flags.FlagValues) -> int:
+    return experiment.evaluate(values.sets or None, _checkpoint(values), values['all'].value).exit_code
+
+
+def _predict(experiment: Experiment, values: flags.FlagValues) -> int:
+    if len(values.sets) > 1:
+        raise errors.ConfigurationError(
+            f'`--sets` [{",".join(values.sets)}] names several sets, and `--mode=predict` writes one file. Name one.'
+        )
+    if not values.output:
+        raise errors.missing('--output', 'prediction', 'Pass `--output=predictions.jsonl` or `--output=p.npz`.')
+    source = values.sets[0] if values.sets else None
+    return experiment.predict(values.output, source, _checkpoint(values)).exit_code
+
+
+def _export(experiment: Experiment, values: flags.FlagValues) -> int:
+    sys.stdout.write(f'{experiment.export(_checkpoint(values))}\n')
+    return 0
+
+
+def _smoke(experiment: Experiment, _: flags.FlagValues) -> int:
+    return experiment.smoke().exit_code
+
+
+def _describe(experiment: Experiment, _: flags.FlagValues) -> int:
+    sys.stdout.write(experiment.describe())
+    return 0
+
+
+def _checkpoint(values: flags.FlagValues) -> str:
+    return values.checkpoint or holding.LATEST
+
+
+class _Mode(NamedTuple):
+    run: Callable[[Experiment, flags.FlagValues], int]
+    flags: tuple[str, ...] = ()  # that are for this mode, beside those of all
+
+
+_MODES = {
+    'train_and_evaluate': _Mode(_train_and_evaluate),
+    'train': _Mode(_train),
+    'evaluate': _Mode(_evaluate, ('sets', 'checkpoint', 'all')),
+    'predict': _Mode(_predict, ('sets', 'checkpoint', 'output')),
+    'export': _Mode(_export, ('checkpoint',)),
+    'smoke': _Mode(_smoke),
+    'describe': _Mode(_describe),
+}
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -49,10 +100,14 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     for name, default, text in (
         ('model_dir', None, 'The run directory; wins over Experiment.model_dir.'),
         ('mode', 'train_and_evaluate', f'One of {", ".join(_MODES)}.'),
-        ('checkpoint', None, 'With --mode=evaluate: a checkpoint prefix, the newest by default.'),
+        ('checkpoint', None, 'The weights to evaluate, predict or export: latest (the default), best or a path.'),
+        ('output', None, 'With --mode=predict: the file to write, .jsonl or .npz.'),
     ):
         flags.DEFINE_string(name, default, text, flag_values=flag_values)
-    flags.DEFINE_list('sets', [], 'With --mode=evaluate: the sets, all by default.', flag_values=flag_values)
+    flags.DEFINE_list(
+        'sets', [], 'The sets to evaluate, all by default; the set to predict for.', flag_values=flag_values
+    )
+    flags.DEFINE_boolean('all', False, 'With --mode=evaluate: every commit in turn.', flag_values=flag_values)
 
 
 def parse_flags(argv: Sequence[str]) -> list[str]:
@@ -77,33 +132,41 @@ def run(flag_values: flags.FlagValues = flags.FLAGS) -> int:
     if 'verbosity' not in flag_values or not flag_values['verbosity'].present:
         logging.set_verbosity(logging.INFO)
     try:
-        return _run(flag_values).exit_code
+        return _run(flag_values)
     except errors.FrameworkError as error:
         _complain(str(error))
         return error.exit_code
 
 
-def _run(flag_values: flags.FlagValues) -> RunResult:
+def _run(flag_values: flags.FlagValues) -> int:
     if flag_values.mode not in _MODES:
         raise errors.ConfigurationError(
             f'`--mode` [{flag_values.mode}] is none of the modes. {errors.nearest(flag_values.mode, _MODES)}'
         )
-    _check_evaluation_flags(flag_values)
+    _check_flags_of_modes(flag_values)
     config.load(_all(flag_values, _FILE_FLAGS), _all(flag_values, _BINDING_FLAGS))
     given = {'model_dir': flag_values.model_dir} if flag_values.model_dir else {}
     experiment = config.build('Experiment', **given)
     with config.gin_errors():
-        return _MODES[flag_values.mode](experiment, flag_values)
+        return _MODES[flag_values.mode].run(experiment, flag_values)
 
 
-def _check_evaluation_flags(flag_values: flags.FlagValues) -> None:
-    for name in _EVALUATION_FLAGS if flag_values.mode != 'evaluate' else ():
-        if value := flag_values[name].value:
+def _check_flags_of_modes(flag_values: flags.FlagValues) -> None:
+    mode = flag_values.mode
+    for name in {name: None for known in _MODES.values() for name in known.flags}:
+        value = flag_values[name].value
+        if value and name not in _MODES[mode].flags:
             given = ','.join(value) if isinstance(value, list) else value
+            modes = [f'`--mode={other}`' for other, known in _MODES.items() if name in known.flags]
             raise errors.ConfigurationError(
-                f'`--{name}` [{given}] is for `--mode=evaluate`, and the mode is [{flag_values.mode}]. Leave it out, '
-                'or pass `--mode=evaluate`.'
+                f'`--{name}` [{given}] is for {" and ".join(modes)}, and the mode is [{mode}]. Leave it out, or pass '
+                f'{" or ".join(modes)}.'
             )
+    if flag_values['all'].value and flag_values.checkpoint:
+        raise errors.ConfigurationError(
+            f'`--all` and `--checkpoint` [{flag_values.checkpoint}] say different things about what is evaluated. '
+            'Leave one of them out.'
+        )
 
 
 def _all(flag_values: flags.FlagValues, names: Sequence[str]) -> list[str]:

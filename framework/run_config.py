@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gin
 from tensorflow.compat import v1
@@ -12,8 +12,6 @@ from framework import errors
 from framework.run_dir import UNNAMED_SET
 
 InputFn = Callable[..., Any]
-
-_DEFAULT_CHECKPOINT_SECS = 600
 
 
 class _Unset:
@@ -26,6 +24,19 @@ class _Unset:
 _UNSET: Any = _Unset()
 
 
+class _Cadence(NamedTuple):
+    steps: str  # the fields of RunConfig
+    secs: str
+    default: tuple[int | None, float | None]
+
+
+_CADENCES = (
+    _Cadence('save_summary_steps', 'save_summary_secs', (100, None)),
+    _Cadence('save_checkpoints_steps', 'save_checkpoints_secs', (None, 600)),
+    _Cadence('log_step_count_steps', 'log_step_count_secs', (100, None)),
+)
+
+
 def positive(name: str, value: Any, *, what: str = 'a positive integer, or None') -> None:
     """Raises a `ConfigurationError` unless `value` is None or an integer above 0."""
     if value is None:
@@ -35,6 +46,14 @@ def positive(name: str, value: Any, *, what: str = 'a positive integer, or None'
 
 
 _LARGEST_STEP = 2**63 - 1  # what the global step can hold
+
+
+def positive_number(name: str, value: Any) -> None:
+    """Raises a `ConfigurationError` unless `value` is None or a finite number above 0."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise errors.ConfigurationError(f'`{name}` [{value!r}] must be a positive number, or None.')
 
 
 def hooks_tuple(name: str, hooks: Sequence[Any] | None) -> tuple[Any, ...]:
@@ -50,6 +69,38 @@ def hooks_tuple(name: str, hooks: Sequence[Any] | None) -> tuple[Any, ...]:
     return found
 
 
+@dataclasses.dataclass(frozen=True)
+class EvalPeriod:
+    """How often passes are made: by one of the three, or at the end of the run only.
+
+    Attributes:
+        steps: Global steps between two passes.
+        epochs: Epochs of training data between two passes.
+        secs: Seconds between two passes.
+    """
+
+    steps: int | None = None
+    epochs: int | None = None
+    secs: float | None = None
+
+    def check(self, owner: str, names: Sequence[str], *others: str) -> None:
+        """Raises a `ConfigurationError` unless the values are positive, and one of them given at most.
+
+        Args:
+            owner: Whose fields they are: `EvalSet`.
+            names: The fields.
+            others: Other settings that say when passes are made, as text.
+        """
+        values = (self.steps, self.epochs, self.secs)
+        for name, value, check in zip(names, values, (positive, positive, positive_number), strict=True):
+            check(f'{owner}.{name}', value)
+        given = [f'`{owner}.{n}` [{v}]' for n, v in zip(names, values, strict=True) if v is not None]
+        if len(given) + len(others) > 1:
+            raise errors.ConfigurationError(
+                f'{" and ".join([*given, *others])} say different things about when passes are made. Set one of them.'
+            )
+
+
 @gin.configurable(module='framework')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalSet:
@@ -58,8 +109,12 @@ class EvalSet:
     Attributes:
         input_fn: Returns its Dataset of `(features, labels)`; asks for `mode`, `params`, `config` by name.
         name: Its name in metrics (`valid/accuracy`) and directories (`eval_valid/`). None: `eval`, `eval/`.
-        every_steps: Global steps between its passes. None: `Experiment.eval_every_steps`. A pass is always made at the
-            end of the run.
+        every_steps: Global steps between its passes; of the three periods one may be set, and where none is, that of
+            `Experiment` holds. A pass is always made at the end of the run.
+        every_epochs: Epochs of training data between its passes, where the data starts again when it ends
+            (`Experiment.on_train_end`).
+        every_secs: Seconds between its passes.
+        only_at_end: Whether there is a pass at the end of the run only.
         steps: Batches a pass. None: all, until the data ends.
         hooks: SessionRunHooks that see every batch of its passes. `begin` is called once a run, before the graph is
             frozen; `after_create_session`, `before_run`, `after_run` and `end` are called in every pass, so the state
@@ -70,15 +125,28 @@ class EvalSet:
     input_fn: InputFn
     name: str | None = None
     every_steps: int | None = None
+    every_epochs: int | None = None
+    every_secs: float | None = None
+    only_at_end: bool = False
     steps: int | None = None
     hooks: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         if self.name is not None and not isinstance(self.name, str):
             raise errors.ConfigurationTypeError(f'`EvalSet.name` [{self.name!r}] must be a string, or None.')
-        positive('EvalSet.every_steps', self.every_steps)
+        if not isinstance(self.only_at_end, bool):
+            raise errors.ConfigurationTypeError(f'`EvalSet.only_at_end` [{self.only_at_end!r}] must be True or False.')
         positive('EvalSet.steps', self.steps)
+        period = EvalPeriod(self.every_steps, self.every_epochs, self.every_secs)
+        at_end = ['`EvalSet.only_at_end` [True]'] if self.only_at_end else []
+        period.check('EvalSet', ('every_steps', 'every_epochs', 'every_secs'), *at_end)
         object.__setattr__(self, 'hooks', hooks_tuple('EvalSet.hooks', self.hooks))
+
+    @property
+    def period(self) -> EvalPeriod | None:
+        """How often its passes are made, None where the experiment says so."""
+        period = EvalPeriod(self.every_steps, self.every_epochs, self.every_secs)
+        return period if self.only_at_end or period != EvalPeriod() else None
 
     @property
     def stream(self) -> str:
@@ -102,51 +170,62 @@ class RunConfig:
     Attributes:
         model_dir: The run directory; `Experiment.model_dir` or the flag says the same, or this is None.
         tf_random_seed: Means the same as `Experiment.seed`.
-        save_summary_steps: Steps between two merged summaries of training. None: none.
+        save_summary_steps: Steps between two merged summaries of training, 100 where neither is given. Both None: none.
+        save_summary_secs: Seconds between two merged summaries.
         save_checkpoints_steps: Steps between two commits.
         save_checkpoints_secs: Seconds between two commits, 600 where neither is given. Both None: no commits.
         session_config: Replaces the default `ConfigProto` entirely.
         keep_checkpoint_max: How many commits stay. None or 0: all.
         keep_checkpoint_every_n_hours: One commit every so many hours stays beyond `keep_checkpoint_max`.
-        log_step_count_steps: Steps between two lines of progress, and between two `global_step/sec`. None: none.
+        log_step_count_steps: Steps between two lines of progress, and between two `global_step/sec`, 100 where neither
+            is given. Both None: none. Metrics of training are accumulated between two lines.
+        log_step_count_secs: Seconds between two lines of progress.
     """
 
     model_dir: str | None = None
     tf_random_seed: int | None = None
-    save_summary_steps: int | None = 100
+    save_summary_steps: int | None = _UNSET
+    save_summary_secs: float | None = _UNSET
     save_checkpoints_steps: int | None = _UNSET
     save_checkpoints_secs: float | None = _UNSET
     session_config: v1.ConfigProto | None = None
     keep_checkpoint_max: int | None = 5
     keep_checkpoint_every_n_hours: float = 10000.0
-    log_step_count_steps: int | None = 100
+    log_step_count_steps: int | None = _UNSET
+    log_step_count_secs: float | None = _UNSET
 
     def __post_init__(self) -> None:
-        self._resolve_cadence()
-        for name in ('save_summary_steps', 'save_checkpoints_steps', 'log_step_count_steps'):
-            positive(f'RunConfig.{name}', getattr(self, name))
+        for cadence in _CADENCES:
+            self._resolve(cadence)
+            positive(f'RunConfig.{cadence.steps}', getattr(self, cadence.steps))
+            positive_number(f'RunConfig.{cadence.secs}', getattr(self, cadence.secs))
         if self.keep_checkpoint_max != 0:
             positive('RunConfig.keep_checkpoint_max', self.keep_checkpoint_max, what='a positive integer, 0 or None')
-        for name in ('save_checkpoints_secs', 'keep_checkpoint_every_n_hours'):
-            _positive_number(f'RunConfig.{name}', getattr(self, name))
+        positive_number('RunConfig.keep_checkpoint_every_n_hours', self.keep_checkpoint_every_n_hours)
         if self.session_config is not None and not isinstance(self.session_config, v1.ConfigProto):
             raise errors.ConfigurationTypeError(
                 f'`RunConfig.session_config` [{type(self.session_config).__name__}] must be a tf.compat.v1.ConfigProto.'
             )
 
-    def _resolve_cadence(self) -> None:
-        steps: Any = self.save_checkpoints_steps
-        secs: Any = self.save_checkpoints_secs
+    @property
+    def has_commits(self) -> bool:
+        """Whether a run saves itself."""
+        return self.save_checkpoints_steps is not None or self.save_checkpoints_secs is not None
+
+    def _resolve(self, cadence: _Cadence) -> None:
+        """Takes the default where neither of a cadence's fields was set, and refuses both."""
+        steps: Any = getattr(self, cadence.steps)
+        secs: Any = getattr(self, cadence.secs)
         if steps is _UNSET and secs is _UNSET:
-            steps, secs = None, _DEFAULT_CHECKPOINT_SECS
+            steps, secs = cadence.default
         steps, secs = (None if value is _UNSET else value for value in (steps, secs))
         if steps is not None and secs is not None:
             raise errors.ConfigurationError(
-                f'`RunConfig.save_checkpoints_steps` [{steps!r}] and `RunConfig.save_checkpoints_secs` [{secs!r}] '
+                f'`RunConfig.{cadence.steps}` [{steps!r}] and `RunConfig.{cadence.secs}` [{secs!r}] '
                 'can not be provided both. Set one of them, and leave the other unset.'
             )
-        object.__setattr__(self, 'save_checkpoints_steps', steps)
-        object.__setattr__(self, 'save_checkpoints_secs', secs)
+        object.__setattr__(self, cadence.steps, steps)
+        object.__setattr__(self, cadence.secs, secs)
 
     def replace(self, **changes: Any) -> 'RunConfig':
         """Returns a copy with other values; setting one checkpoint cadence clears the other.
@@ -160,20 +239,8 @@ class RunConfig:
                 raise errors.ConfigurationError(
                     f'`RunConfig.replace` [{name}]: no such field. {errors.nearest(name, fields)}'
                 )
-        for name, other in _CADENCES:
-            if changes.get(name) is not None:
-                changes.setdefault(other, None)
+        for cadence in _CADENCES:
+            for name, other in ((cadence.steps, cadence.secs), (cadence.secs, cadence.steps)):
+                if changes.get(name) is not None:
+                    changes.setdefault(other, None)
         return dataclasses.replace(self, **changes)
-
-
-_CADENCES = (
-    ('save_checkpoints_steps', 'save_checkpoints_secs'),
-    ('save_checkpoints_secs', 'save_checkpoints_steps'),
-)
-
-
-def _positive_number(name: str, value: Any) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise errors.ConfigurationError(f'`{name}` [{value!r}] must be a positive number, or None.')

@@ -63,6 +63,11 @@ class RunDir:
         return self._join('commits')
 
     @property
+    def best(self) -> str:
+        """The directory of the best checkpoints."""
+        return self._join('best')
+
+    @property
     def metrics_file(self) -> str:
         """The metrics of training and of every pass, a JSON object a line."""
         return self._join('metrics.jsonl')
@@ -106,6 +111,14 @@ class RunDir:
         if stream == TRAIN:
             return self.path
         return self._join(stream if stream == UNNAMED_SET else f'eval_{stream}')
+
+    def exports(self, name: str) -> str:
+        """Returns the directory of the exports of one kind.
+
+        Args:
+            name: What is exported: `best`.
+        """
+        return self._join('export', name)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -184,7 +197,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
         raise
-    _sync_directory(os.path.dirname(target) or os.curdir)
+    sync_directory(os.path.dirname(target) or os.curdir)
 
 
 def _write(path: str, content: bytes) -> None:
@@ -194,7 +207,8 @@ def _write(path: str, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_directory(path: str) -> None:
+def sync_directory(path: str) -> None:
+    """Makes the names in a directory last."""
     # The new name is an entry of the directory: without this a power cut may undo the rename.
     descriptor = os.open(path, os.O_RDONLY)
     try:

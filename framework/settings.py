@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from framework import errors, input_functions, run_dir
+from framework import errors, input_functions, policies, run_dir
 from framework.run_config import EvalSet, InputFn
 
 EvalSets = Sequence[EvalSet] | Mapping[str, InputFn] | EvalSet | InputFn
@@ -88,12 +88,81 @@ def checked_seed(seed: Any) -> int | None:
 
 def checked_evaluation_graph(value: Any) -> bool:
     """Returns whether `Experiment.evaluation_graph` wants all sets apart; raises for anything but its choices."""
-    choices = ('auto', 'separate')
+    return checked_choice('Experiment.evaluation_graph', value, ('auto', 'separate')) == 'separate'
+
+
+def checked_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Returns a setting that is one of some words; raises a `ConfigurationError` for anything else."""
     if value not in choices:
         raise errors.ConfigurationError(
-            f'`Experiment.evaluation_graph` [{value!r}] is no such choice. {errors.nearest(str(value), choices)}'
+            f'`{name}` [{value!r}] is no such choice. {errors.nearest(str(value), choices)}'
         )
-    return bool(value == 'separate')
+    return str(value)
+
+
+def checked_instance(name: str, value: Any, kind: type) -> Any:
+    """Returns a setting that is an object of ours or None; raises a `ConfigurationTypeError` for anything else."""
+    if value is not None and not isinstance(value, kind):
+        raise errors.ConfigurationTypeError(
+            f'`{name}` [{value!r}] must be a {kind.__name__}, or None. In gin: `{name} = @{kind.__name__}()`, with the '
+            'parentheses.'
+        )
+    return value
+
+
+def checked_callable(name: str, value: Any) -> Any:
+    """Returns a setting that is a function or None; raises a `ConfigurationTypeError` for anything else."""
+    if value is not None and not callable(value):
+        raise errors.ConfigurationTypeError(f'`{name}` [{value!r}] must be a function. In gin: `@my.function`.')
+    return value
+
+
+def checked_epochs(on_train_end: Any, train_epochs: int | None, in_epochs: Sequence[str]) -> bool:
+    """Returns whether the training data starts again when it ends.
+
+    Args:
+        on_train_end: `Experiment.on_train_end`.
+        train_epochs: `Experiment.train_epochs`.
+        in_epochs: The sets, or the settings, whose period is one of epochs.
+
+    Raises:
+        ConfigurationError: For another choice, and for epochs where there are none.
+    """
+    restart = checked_choice('Experiment.on_train_end', on_train_end, ('stop', 'restart')) == 'restart'
+    counted = [f'`{name}`' for name in in_epochs]
+    counted += [f'`Experiment.train_epochs` [{train_epochs}]'] if train_epochs is not None else []
+    if counted and not restart:
+        raise errors.ConfigurationError(
+            f"{counted[0]} counts epochs, and with `Experiment.on_train_end` ['stop'] the training data has none: it "
+            "ends once. Set `on_train_end` to 'restart', and let the input function read its data once, without "
+            '`repeat()`.'
+        )
+    return restart
+
+
+def checked_policies(keep_best: Any, early_stopping: Any, reduce_on_plateau: Any, commits: bool) -> policies.Policies:
+    """Returns what a run follows.
+
+    Args:
+        keep_best: `Experiment.keep_best`.
+        early_stopping: `Experiment.early_stopping`.
+        reduce_on_plateau: `Experiment.reduce_on_plateau`.
+        commits: Whether there are commits.
+
+    Raises:
+        ConfigurationError: If they don't go together, or with a run without commits.
+    """
+    chosen = policies.agreed(
+        checked_instance('Experiment.keep_best', keep_best, policies.KeepBest),
+        checked_instance('Experiment.early_stopping', early_stopping, policies.EarlyStopping),
+        checked_instance('Experiment.reduce_on_plateau', reduce_on_plateau, policies.ReduceOnPlateau),
+    )
+    if chosen.keep_best is not None and not commits:
+        raise errors.ConfigurationError(
+            '`KeepBest` saves by commits, and `RunConfig` has switched them off. Set '
+            '`RunConfig.save_checkpoints_steps` or `RunConfig.save_checkpoints_secs`.'
+        )
+    return chosen
 
 
 def checked_sanity_batches(value: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from framework import spec
-from framework.graph import collections, sources, streams
+from framework.graph import collections, sources, streams, train_metrics
 
 
 def evaluation_of(streams: Iterable[str]) -> str:
@@ -33,6 +33,7 @@ class TrainStream:
         input: Its current batch.
         spec: What model_fn returned.
         step_after: int64 scalar, the global step once the train op has run.
+        metrics: Its metrics over a log period, None where it has none.
         collections: What input_fn and model_fn added to the graph's collections.
     """
 
@@ -40,6 +41,7 @@ class TrainStream:
     input: streams.Input
     spec: spec.EstimatorSpec
     step_after: tf.Tensor
+    metrics: train_metrics.TrainMetrics | None
     collections: collections.Snapshot
 
 

@@ -4,29 +4,21 @@ The order is fixed, because op seeds and names follow from it: graph seed, globa
 then all evaluation. Evaluation can therefore not change training.
 """
 
-import contextlib
-import random
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors, spec
-from framework.graph import apart, collections, movement, sharing, sources, streams, tables
+from framework.graph import apart, building, collections, movement, sharing, sources, streams, tables, train_metrics
 from framework.graph.calls import Compiled, Model, Tower, TrainStream, evaluation_of
 from framework.run_config import EvalSet
 from framework.spec import LOSS_PER_EXAMPLE, ModeKeys
 
 KEYS = v1.GraphKeys
 LOSS = 'loss'  # the metric that every pass has: the mean of the loss over batches, as in tf.estimator
-
-
-# Building seeds generators and counts Keras names that the whole process shares, so threads take turns.
-_ONE_BUILD = threading.RLock()
 
 
 def compile_graph(
@@ -38,6 +30,8 @@ def compile_graph(
     alone: bool = False,
     saved: Collection[str] | None = None,
     require_equal_structures: bool = False,
+    restart: bool = False,
+    accumulate: bool = False,
 ) -> Compiled:
     """Builds the graph.
 
@@ -49,16 +43,16 @@ def compile_graph(
         alone: Whether the graph is that of a single evaluation set, run in a session per pass: nothing is set apart.
         saved: The names of the variables in the checkpoints that a graph without training is for.
         require_equal_structures: Whether evaluation elements must have training's structure.
+        restart: Whether the training data starts again when it ends.
+        accumulate: Whether the metrics of the training call are accumulated while it trains.
 
     Raises:
         ConfigurationError: If what the user's functions return breaks their contract.
     """
-    graph = tf.Graph()
-    with _ONE_BUILD, graph.as_default(), _seeded(seed):
-        v1.set_random_seed(seed)
+    with building.new_graph(seed) as graph:
         builder = _Builder(graph, model)
-        train = None if train_input_fn is None else builder.train_stream(train_input_fn)
-        before = _local_variables()
+        train = None if train_input_fn is None else builder.train_stream(train_input_fn, restart, accumulate)
+        before = building.local_variables()
         made = [sources.eval_source(eval_set, model.params, model.config) for eval_set in eval_sets]
         set_apart = {source.stream: apart.CANNOT_RESTART for source in made if not (alone or source.restarts)}
         groups = sources.group_by_structure([source for source in made if source.stream not in set_apart])
@@ -72,21 +66,8 @@ def compile_graph(
         collections.show(graph, builder.shown)
         if saved is not None:
             tables.keep_out_of_checkpoint(saved)
-        init = _evaluation_init(_local_variables(before), towers, made)
+        init = _evaluation_init(building.local_variables(before), towers, made)
     return Compiled(graph, builder.global_step, train, towers, init, set_apart)
-
-
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seeds Python's and NumPy's global generators: tf_keras initialisers draw their seeds from Python's."""
-    python_state, numpy_state = random.getstate(), np.random.get_state()
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    try:
-        yield
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
 
 
 class _Builder:
@@ -100,8 +81,7 @@ class _Builder:
         self._weight_losses: Sequence[tf.Tensor] = ()
         self._made: dict[str, frozenset[str]] = {}
         self._train_scaffold: v1.train.Scaffold | None = None
-        with v1.variable_scope(v1.get_variable_scope(), use_resource=True):
-            self.global_step = v1.train.create_global_step(graph)
+        self.global_step = building.create_global_step()
 
     @property
     def shown(self) -> collections.Snapshot:
@@ -114,12 +94,15 @@ class _Builder:
         weights = frozenset(op.name for op in movement.ancestors(self._weight_losses))
         return apart.Calls(self._made, weights)
 
-    def train_stream(self, input_fn: Callable[..., Any]) -> TrainStream:
+    def train_stream(self, input_fn: Callable[..., Any], restart: bool, accumulate: bool) -> TrainStream:
         before = len(self._graph.get_operations())
         source = sources.train_source(input_fn, self._model.params, self._model.config)
-        batch = streams.make_input(source.stream, [source])
+        batch = streams.make_restarting_input(source) if restart else streams.make_input(source.stream, [source])
         with collections.shown(self._graph, source.collections):
             result = self._call(batch, ModeKeys.TRAIN, '', 'training')
+            with v1.name_scope('framework/train/'):
+                metrics = result.eval_metric_ops if accumulate else {}
+                accumulated = train_metrics.accumulated(metrics, batch, result.train_op)
             taken = collections.take(self._graph)
         self._note_first(taken)
         self._note_ops('training', before)
@@ -127,7 +110,7 @@ class _Builder:
         # The step is read after the train op in the same run: a second run would cost a round trip per step.
         with v1.name_scope('framework/train/'), tf.control_dependencies([result.train_op]):
             step_after = tf.identity(self.global_step.read_value(), name='step_after')
-        return TrainStream(source, batch, result, step_after, taken)
+        return TrainStream(source, batch, result, step_after, accumulated, taken)
 
     def tower(self, index: int, group: Sequence[sources.Source]) -> Tower:
         name = f'tower_{index}'
@@ -135,12 +118,12 @@ class _Builder:
         ops_before = len(self._graph.get_operations())
         batch = streams.make_input(name, group)
         caller = evaluation_of(source.stream for source in group)
-        before = _local_variables()
+        before = building.local_variables()
         with collections.shown(self._graph, collections.EMPTY if self._first else group[0].collections):
             result = self._call(batch, ModeKeys.EVAL, prefix, caller)
             with v1.name_scope(f'framework/{name}/'):
                 metrics = _metrics(result, batch.examples)
-                own = _local_variables(before)
+                own = building.local_variables(before)
                 reset = tf.group(v1.variables_initializer(own), *self._table_copies(), name='reset')
                 update = tf.group(*(update for _, update in metrics.values()), name='update')
             taken = collections.take(self._graph)
@@ -193,13 +176,6 @@ def _metrics(result: spec.EstimatorSpec, examples: tf.Tensor) -> dict[str, tuple
         LOSS: v1.metrics.mean(result.loss, name=LOSS),
     }
     return {name: metrics[name] for name in sorted(metrics)}
-
-
-def _local_variables(without: Sequence[Any] = ()) -> list[Any]:
-    """Returns the local variables and those of metrics, each once."""
-    left_out = {id(variable) for variable in without}
-    found = {id(variable): variable for variable in [*v1.local_variables(), *v1.get_collection(KEYS.METRIC_VARIABLES)]}
-    return [variable for key, variable in found.items() if key not in left_out]
 
 
 def _evaluation_init(variables: Sequence[Any], towers: Sequence[Tower], made: Sequence[sources.Source]) -> tf.Operation:

@@ -169,12 +169,19 @@ def local_variables_only(prefix: str, stream: str) -> Iterator[None]:
     replay.check()
 
 
-def keep_out_of_checkpoint(saved: Collection[str], stream: str) -> None:
+_OWN_GRAPH = (
+    "Where its name depends on what the graph already holds, `Experiment.evaluation_graph = 'separate'` gives "
+    'evaluation a graph of its own.'
+)
+
+
+def keep_out_of_checkpoint(saved: Collection[str], stream: str, remedy: str = _OWN_GRAPH) -> None:
     """Makes the variables of the default graph local that no checkpoint holds, in a graph without training.
 
     Args:
         saved: The names in the checkpoint.
         stream: What messages call the calls of the graph.
+        remedy: What else may help where they are trainable, as a sentence.
 
     Raises:
         ConfigurationError: If one of them is trainable.
@@ -183,17 +190,16 @@ def keep_out_of_checkpoint(saved: Collection[str], stream: str) -> None:
     unsaved = [v for v in v1.global_variables() if v.op.name.split('/part_')[0] not in saved]
     trainable = [variable.op.name for variable in unsaved if variable.trainable]
     if trainable:
-        raise _untrained(trainable, stream, 'training')
+        raise _untrained(trainable, stream, 'training', remedy)
     for variable in unsaved:
         _warn_unsaved(variable.op.name, stream)
         _made_local(variable)
 
 
-def _untrained(names: Sequence[str], stream: str, first: str) -> errors.ConfigurationError:
+def _untrained(names: Sequence[str], stream: str, first: str, remedy: str = _OWN_GRAPH) -> errors.ConfigurationError:
     return errors.ConfigurationError(
-        f'`{"`, `".join(names)}`: trainable, made by {stream} but not by {first}, so it would be evaluated untrained. '
-        'Make it in each mode, with the same names in the same scopes. Where its name depends on what the graph '
-        "already holds, `Experiment.evaluation_graph = 'separate'` gives evaluation a graph of its own."
+        f'`{"`, `".join(names)}`: trainable, made by {stream} but not by {first}, so it would be used untrained. '
+        f'Make it in each mode, with the same names in the same scopes. {remedy}'.rstrip()
     )
 
 

@@ -15,6 +15,7 @@ from framework.run_config import EvalSet
 from framework.run_dir import TRAIN
 from framework.spec import ModeKeys
 
+PREDICT = 'predict'  # the stream of an input_fn that no evaluation set names
 _ENDING = ('IteratorGetNext', 'QueueDequeue')  # types of the ops that report the end of the data begin like this
 
 
@@ -23,7 +24,7 @@ class Source:
     """What an input_fn returned, and the collections that it filled.
 
     Attributes:
-        stream: `train`, or the evaluation set's name.
+        stream: `train`, `predict`, or the evaluation set's name.
         dataset: The Dataset of its batches; None where it returned tensors.
         tensors: The tensors of the current batch; None where it returned a Dataset.
         starts: The ops that start the iterators that it made itself.
@@ -64,6 +65,12 @@ def eval_source(eval_set: EvalSet, params: Any, config: Any) -> Source:
     """Calls the input_fn of an evaluation set, once; its variables stay out of the checkpoint."""
     with sharing.local_variables_only(scope(eval_set.stream), f'the input_fn of {eval_set.stream}'):
         return _source(eval_set.input_fn, eval_set.stream, ModeKeys.EVAL, params, config)
+
+
+def predict_source(input_fn: Callable[..., Any], params: Any, config: Any, mode: str = ModeKeys.PREDICT) -> Source:
+    """Calls an input_fn for prediction, once; its variables stay out of the checkpoint."""
+    with sharing.local_variables_only(scope(PREDICT), 'the input_fn of a prediction'):
+        return _source(input_fn, PREDICT, mode, params, config)
 
 
 def _source(input_fn: Callable[..., Any], stream: str, mode: str, params: Any, config: Any) -> Source:

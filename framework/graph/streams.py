@@ -5,13 +5,14 @@ each pass initialises with its own set, so that the graph doesn't grow with the 
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework import input_functions
+from framework import errors, input_functions
+from framework.graph import epochs
 from framework.graph.sources import Source, scope
 
 
@@ -25,6 +26,7 @@ class Input:
         labels: Labels `[B, ...]`, or None.
         examples: int64 scalar, the examples of the batch `B`; 1 for elements without a batch dimension.
         ends: The ops whose OutOfRangeError is the end of the data.
+        epoch_ends: The ops whose InvalidArgumentError is the end of an epoch, of data that then starts again.
     """
 
     initializers: Mapping[str, tf.Operation]
@@ -32,12 +34,44 @@ class Input:
     labels: Any
     examples: tf.Tensor
     ends: frozenset[str]
+    epoch_ends: frozenset[str] = frozenset()
 
     def ended(self, error: tf.errors.OutOfRangeError) -> bool:
         """Whether the error says that this stream's data ended, and not that some other op ran out of something."""
-        if error.op is not None:
-            return error.op.name in self.ends
-        return any(f'{{{{node {name}}}}}' in error.message for name in self.ends)
+        return _is_of(error, self.ends)
+
+    def epoch_ended(self, error: tf.errors.InvalidArgumentError) -> bool:
+        """Whether the error says that an epoch ended, and not that some op was given what it can't take."""
+        return _is_of(error, self.epoch_ends)
+
+
+def _is_of(error: tf.errors.OpError, names: frozenset[str]) -> bool:
+    if error.op is not None:
+        return error.op.name in names
+    return any(f'{{{{node {name}}}}}' in error.message for name in names)
+
+
+def make_restarting_input(source: Source) -> Input:
+    """Returns the current batch of training data that starts again when it ends.
+
+    Args:
+        source: The training data.
+
+    Raises:
+        ConfigurationError: If it is no Dataset.
+    """
+    if source.dataset is None:
+        raise errors.ConfigurationError(
+            "`Experiment.on_train_end` ['restart'] needs a Dataset, and `Experiment.train_input_fn` returned tensors, "
+            'whose data can not start again in another order. Return the Dataset itself.'
+        )
+    with v1.name_scope(scope(source.stream)), tf.device('/cpu:0'):
+        iterator = v1.data.make_initializable_iterator(epochs.repeated(source.dataset))
+        optional = iterator.get_next()
+        element, epoch_ends = _noted('OptionalGetValue', optional.get_value)
+        features, labels = input_functions.split_element(element, stream=source.stream)
+        starts = {source.stream: iterator.initializer}
+        return Input(starts, features, labels, _examples(element), frozenset(), epoch_ends)
 
 
 def make_input(name: str, sources: Sequence[Source]) -> Input:
@@ -55,18 +89,18 @@ def make_input(name: str, sources: Sequence[Source]) -> Input:
         else:
             iterator = v1.data.make_initializable_iterator(sources[0].dataset)
             initializers = _initializers(iterator, sources)
-            element, ends = _next(iterator)
+            element, ends = _noted('IteratorGetNext', iterator.get_next)
         features, labels = input_functions.split_element(element, stream=', '.join(initializers))
         return Input(initializers, features, labels, _examples(element), ends)
 
 
-def _next(iterator: Any) -> tuple[Any, frozenset[str]]:
-    """Returns the next element, and the op that reports the end."""
+def _noted(op_type: str, get: Callable[[], Any]) -> tuple[Any, frozenset[str]]:
+    """Returns the element that a function gets, and the op of this type that it made, which reports an end."""
     graph = v1.get_default_graph()
     before = len(graph.get_operations())
-    element = iterator.get_next()
+    element = get()
     made = graph.get_operations()[before:]
-    return element, frozenset(op.name for op in made if op.type.startswith('IteratorGetNext'))
+    return element, frozenset(op.name for op in made if op.type.startswith(op_type))
 
 
 def _initializers(iterator: Any, sources: Sequence[Source]) -> dict[str, tf.Operation]:

@@ -16,7 +16,8 @@ class ConsoleWriter(writers.Writer):
     def write_step(self, row: rows.StepRow) -> None:
         """Logs `step 200/600: loss = 0.1234, 153.2 steps/s, ETA 0:00:03`, as far as the end is known."""
         step = f'{row.step}' if row.train_steps is None else f'{row.step}/{row.train_steps}'
-        parts = [f'loss = {values.to_text(row.loss)}', f'{_rate(row.steps_per_sec)} steps/s']
+        metrics = [f'{name} = {text}' for name, text in values.metrics_to_text(row.metrics).items()]
+        parts = [f'loss = {values.to_text(row.loss)}', *metrics, f'{_rate(row.steps_per_sec)} steps/s']
         if row.eta_secs is not None:
             parts.append(f'ETA {datetime.timedelta(seconds=round(row.eta_secs))}')
         logging.info('step %s: %s', step, ', '.join(parts))

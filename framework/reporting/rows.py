@@ -4,7 +4,7 @@
 evaluation set.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,23 @@ class ParameterRow:
 
 
 @dataclass(frozen=True)
+class StreamRow:
+    """A stream of an experiment.
+
+    Attributes:
+        stream: `train` or the name of an evaluation set.
+        place: Where it is computed: `training`, a tower that sets share, a graph of its own.
+        structure: The structure of its elements, as text.
+        metrics: The names of its metrics.
+    """
+
+    stream: str
+    place: str
+    structure: str
+    metrics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StepRow:
     """The end of a log period of training.
 
@@ -38,12 +55,14 @@ class StepRow:
         loss: The loss of the newest train run.
         steps_per_sec: Steps per second of training time in the period, passes and commits left out.
         train_steps: The step to reach, None when only the end of the data or a hook ends the run.
+        metrics: The metrics of the training call, accumulated over the period.
     """
 
     step: int
     loss: float
     steps_per_sec: float
     train_steps: int | None = None
+    metrics: Metrics = field(default_factory=dict)
 
     @property
     def eta_secs(self) -> float | None:
@@ -111,6 +130,33 @@ class PhaseRow:
 
 
 @dataclass(frozen=True)
+class Best:
+    """The best checkpoints of a run by a metric.
+
+    Attributes:
+        metric: `set/metric`.
+        mode: `max` or `min`.
+        kept: Their steps and values, best first.
+        checkpoint: The prefix of the best one's files.
+    """
+
+    metric: str
+    mode: str
+    kept: Sequence[tuple[int, float]]
+    checkpoint: str
+
+    @property
+    def step(self) -> int:
+        """The step of the best one."""
+        return self.kept[0][0]
+
+    @property
+    def value(self) -> float:
+        """The value of the best one."""
+        return self.kept[0][1]
+
+
+@dataclass(frozen=True)
 class RunResult:
     """How a run ended.
 
@@ -121,9 +167,13 @@ class RunResult:
         global_step: The last global step.
         metrics: Per evaluation set the metrics of its last pass, if that was made in this process or is recorded at
             `global_step`; a pass that an earlier process made at an older step is left out. `train` holds the last
-            `loss` of this process.
+            `loss` of this process, and the metrics of its last log period.
         timing: Seconds by kind: `start_up`, `train`, `evaluate`, `commit`, `total`.
         exit_code: What the binary exits with.
+        best: The best checkpoints, None where the run keeps none or had no pass yet.
+        history: Per stream its steps and metrics over time as lists of equal length: `history['valid']['step']` and
+            `history['valid']['loss']`; of the whole run, earlier processes included. None stands where a metric was
+            missing. `train` has a value per log period.
     """
 
     status: str
@@ -132,3 +182,24 @@ class RunResult:
     metrics: Mapping[str, Metrics] = field(default_factory=dict)
     timing: Mapping[str, float] = field(default_factory=dict)
     exit_code: int = 0
+    best: Best | None = None
+    history: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WarmStartRow:
+    """A variable that a warm start loads, or not.
+
+    Attributes:
+        name: Its name, without the parts of a partitioned one.
+        source: What it is called in the checkpoint, empty if it isn't asked for.
+        shape: As in `ParameterRow`.
+        loaded: Whether it begins with the checkpoint's value.
+        why: Why not; or how, where its value is put together.
+    """
+
+    name: str
+    source: str
+    shape: tuple[int | None, ...] | None
+    loaded: bool
+    why: str = ''

@@ -30,6 +30,19 @@ def parameter_table(parameters: Sequence[rows.ParameterRow]) -> str:
     return _render(content)
 
 
+def stream_table(streams: Sequence[rows.StreamRow]) -> str:
+    """Returns a table of streams: where each is computed, the structure of its elements, its metrics.
+
+    Args:
+        streams: The streams, in the order to show.
+    """
+    content = _table('stream', 'computed in', 'elements', 'metrics')
+    for row in streams:
+        content.add_row(row.stream, row.place, row.structure, ', '.join(row.metrics))
+        content.add_section()
+    return _render(content)
+
+
 def result_table(result: rows.RunResult) -> str:
     """Returns the metrics of every stream, and under them why, where and after how long the run ended.
 
@@ -50,7 +63,21 @@ def result_table(result: rows.RunResult) -> str:
     return _render(content) + '\n' + _render(end)
 
 
-def _shape(row: rows.ParameterRow) -> str:
+def warm_start_table(variables: Sequence[rows.WarmStartRow]) -> str:
+    """Returns a table of the variables that a warm start loads, and of those that it doesn't, with the reason.
+
+    Args:
+        variables: The variables, in the order to show.
+    """
+    content = _table('variable', 'in the checkpoint', 'shape', 'value', 'why')
+    for row in variables:
+        content.add_row(row.name, row.source, _shape(row), 'loaded' if row.loaded else 'skipped', row.why)
+    content.add_section()
+    content.add_row(f'{sum(row.loaded for row in variables)} of {len(variables)} loaded')
+    return _render(content)
+
+
+def _shape(row: rows.ParameterRow | rows.WarmStartRow) -> str:
     if row.shape is None:
         return '?'
     return f'[{", ".join("?" if size is None else str(size) for size in row.shape)}]'

@@ -45,14 +45,19 @@ class EventWriter(writers.Writer):
         self._directory_of = directory_of
         self._files: dict[str, tf.compat.v1.summary.FileWriter] = {}
         self._warned: set[str] = set()
+        self._tags: set[str] = set()  # of the model's own summaries
 
     def write_step(self, row: rows.StepRow) -> None:
-        """Writes the rate."""
-        self._add(run_dir.TRAIN, row.step, _scalar(_RATE, row.steps_per_sec))
+        """Writes the rate and the metrics, but those whose curve the model's own summaries draw."""
+        summary = _scalar(_RATE, row.steps_per_sec)
+        for name in sorted(set(row.metrics) - self._tags):
+            summary.MergeFrom(self._metric(name, values.plain(row.metrics[name])))
+        self._add(run_dir.TRAIN, row.step, summary)
 
     def write_summary(self, row: rows.SummaryRow) -> None:
         """Writes the summaries, and the loss unless they hold a `loss`."""
         summary = tf.compat.v1.Summary.FromString(row.summary)
+        self._tags.update(value.tag for value in summary.value)
         if all(value.tag != _LOSS for value in summary.value):
             summary.MergeFrom(_scalar(_LOSS, row.loss))
         self._add(run_dir.TRAIN, row.step, summary)

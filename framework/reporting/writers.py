@@ -97,7 +97,8 @@ class MetricsWriter(Writer):
     """Writes `metrics.jsonl`: a line per log period of training and one per pass.
 
     A line is `{"step": int, "stream": str, "metrics": {name: value}, "time": seconds since the epoch}`. The metrics of
-    `train` are `loss` and `steps_per_sec`. `values.to_json` says how values are written; bytes are left out.
+    `train` are `loss`, `steps_per_sec` and those of the training call. `values.to_json` says how values are written;
+    bytes are left out.
     """
 
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time):
@@ -112,7 +113,7 @@ class MetricsWriter(Writer):
 
     def write_step(self, row: rows.StepRow) -> None:
         """Appends a line."""
-        self._append(row.step, run_dir.TRAIN, {'loss': row.loss, 'steps_per_sec': row.steps_per_sec})
+        self._append(row.step, run_dir.TRAIN, step_metrics(row))
 
     def write_pass(self, row: rows.PassRow) -> None:
         """Appends a line."""
@@ -194,6 +195,11 @@ def _open_at_line_start(path: str | os.PathLike[str]) -> BinaryIO:
     return file
 
 
+def step_metrics(row: rows.StepRow) -> rows.Metrics:
+    """Returns what is told of a log period as metrics: the loss of its last run, the rate, the metrics of training."""
+    return {'loss': row.loss, 'steps_per_sec': row.steps_per_sec, **row.metrics}
+
+
 def result_json(result: rows.RunResult) -> str:
     """Returns the text of `result.json`: values are written as in `metrics.jsonl`.
 
@@ -205,7 +211,12 @@ def result_json(result: rows.RunResult) -> str:
         'stop_reason': result.stop_reason,
         'global_step': int(result.global_step),
         'metrics': {stream: values.metrics_to_json(metrics) for stream, metrics in result.metrics.items()},
-        'best': None,
+        'best': None if result.best is None else _best_json(result.best),
         'timing': values.metrics_to_json(result.timing),
     }
     return json.dumps(content, indent=2, allow_nan=False) + '\n'
+
+
+def _best_json(best: rows.Best) -> dict[str, Any]:
+    kept = [{'step': step, 'value': values.to_json(value)} for step, value in best.kept]
+    return {'metric': best.metric, 'mode': best.mode, **kept[0], 'checkpoint': best.checkpoint, 'kept': kept}

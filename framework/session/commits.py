@@ -4,7 +4,9 @@ A step counts once `commits/commit-N.json` exists. TensorFlow's `checkpoint` fil
 only where there are no commits: in a directory that `tf.estimator` wrote.
 """
 
+import contextlib
 import dataclasses
+import functools
 import glob
 import json
 import math
@@ -12,7 +14,7 @@ import os
 import pathlib
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +24,8 @@ from tensorflow.compat import v1
 from framework import errors, run_dir
 from framework.reporting import values
 from framework.reporting.rows import Metrics
+from framework.session import state_file
+from framework.session.best import BestCheckpoints
 
 _RECORD = re.compile(r'commit-(\d+)\.json')
 _SECS_PER_HOUR = 3600
@@ -33,6 +37,11 @@ _FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
     'exhausted': (bool,),
     'seed': (int, type(None)),
     'runs': (int,),
+    'epochs': (int,),
+    'epoch_start': (int,),
+    'runs_before_epoch': (int,),
+    'restored': (int, type(None)),
+    'state': (dict,),
     'saved_at': (int, float),
     'stays': (bool,),
     'stayed_at': (int, float),
@@ -63,6 +72,11 @@ class Commit:
         exhausted: Whether the training data had ended.
         seed: The run's seed, None when unknown.
         runs: Train runs from the beginning: a run may move the global step by any number, also by none.
+        epochs: How often the training data has ended and begun again.
+        epoch_start: The global step at which the running epoch began.
+        runs_before_epoch: Train runs before the running epoch.
+        restored: The step whose weights came back at the end, None where the weights are those of `step`.
+        state: What else a run goes on with, by name: the best checkpoints, early stopping.
         saved_at: Seconds since the epoch.
         stays: Whether it stays beyond the limit, as one every so many hours does.
         stayed_at: When the newest commit that stays was saved; the first commit's time before any.
@@ -76,6 +90,11 @@ class Commit:
     exhausted: bool = False
     seed: int | None = None
     runs: int = 0
+    epochs: int = 0
+    epoch_start: int = 0
+    runs_before_epoch: int = 0
+    restored: int | None = None
+    state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     saved_at: float = 0.0
     stays: bool = False
     stayed_at: float = 0.0
@@ -104,6 +123,7 @@ class Commits:
         self._keep = keep
         self._keep_secs = math.inf if keep_every_n_hours is None else keep_every_n_hours * _SECS_PER_HOUR
         self._clock = clock
+        self.best = BestCheckpoints(directory)
 
     @property
     def directory(self) -> str:
@@ -139,11 +159,45 @@ class Commits:
             )
         return self.path(commit)
 
+    def best_path(self) -> str:
+        """Returns the prefix of the best checkpoint's files.
+
+        Raises:
+            RunDirectoryError: If there is none.
+        """
+        commit = self.latest()
+        kept = [] if commit is None else commit.state.get('keep_best', {}).get('kept', [])
+        if not kept:
+            raise errors.RunDirectoryError(
+                f'`{self._directory.path}` holds no best checkpoint. Train with `Experiment.keep_best = @KeepBest()`, '
+                'or name another checkpoint.'
+            )
+        return self.best.path(int(kept[0][0]))
+
+    def every(self) -> list[Commit]:
+        """Returns all commits, oldest first; those that can't be read, or go meanwhile, are left out."""
+        found = []
+        for path in self._records():
+            with contextlib.suppress(errors.RunDirectoryError):
+                found.append(_read(path))
+        return found
+
+    def choices(self) -> Iterator[Callable[[], str]]:
+        """Yields for each commit a function that returns the prefix of its files, oldest first."""
+        return (functools.partial(self.path, commit) for commit in self.every())
+
     def path(self, commit: Commit) -> str:
         """Returns the full prefix of a commit's checkpoint files."""
         return os.path.join(self._directory.path, commit.checkpoint)
 
-    def save(self, session: v1.Session, saver: v1.train.Saver, commit: Commit, previous: Commit | None) -> Commit:
+    def save(
+        self,
+        session: v1.Session,
+        saver: v1.train.Saver,
+        commit: Commit,
+        previous: Commit | None,
+        best: Sequence[int] = (),
+    ) -> Commit:
         """Saves the variables, then writes the record, then removes commits beyond the limit.
 
         Args:
@@ -151,26 +205,36 @@ class Commits:
             saver: The model's.
             commit: What to record; what only saving tells is filled in.
             previous: The commit before. Its files serve again where it is of the same train run.
+            best: The steps whose checkpoints stay in `best/`, best first; the others there are in it already.
 
         Returns:
             The commit as recorded.
         """
-        if previous is not None and commit.runs == previous.runs:
+        if previous is not None and (commit.runs, commit.restored) == (previous.runs, previous.restored):
             commit = dataclasses.replace(
                 commit, checkpoint=previous.checkpoint, stays=previous.stays, foreign=previous.foreign
             )
         else:
-            commit = dataclasses.replace(commit, checkpoint=self._save_variables(session, saver, commit.step))
+            commit = dataclasses.replace(commit, checkpoint=self._save_variables(session, saver, commit))
         commit = self._stamped(commit, previous)
+        if commit.step in best and not self.best.holds(commit.step):
+            self.best.add(commit.step, self.path(commit))
         pathlib.Path(self._directory.commits).mkdir(exist_ok=True)
         run_dir.write_atomically(self._record_path(commit.step), _to_json(commit))
+        if previous is not None and previous.step == commit.step and previous.checkpoint != commit.checkpoint:
+            self._remove_files(previous)
         self._write_state(self._prune())
+        if best:
+            self.best.write(best)
         return commit
 
-    def _save_variables(self, session: v1.Session, saver: v1.train.Saver, step: int) -> str:
+    def _save_variables(self, session: v1.Session, saver: v1.train.Saver, commit: Commit) -> str:
+        # Under another name where the weights are not those of the step: the former files are named by a commit.
+        step = commit.step
+        name = self._directory.checkpoint_prefix
         prefix = saver.save(
             session,
-            str(self._directory.checkpoint_prefix),
+            name if commit.restored is None else f'{name}-restored',
             global_step=step,
             write_meta_graph=False,
             write_state=False,  # then it deletes nothing, also a user's: that is our business
@@ -209,7 +273,7 @@ class Commits:
                 'paths, or start in a new run directory.'
             )
         prefix = self._prefix_within(checkpoint)
-        step = _global_step(checkpoint)
+        step = global_step(checkpoint)
         logging.info('No commits in %s: going on from the checkpoint of step %d.', self._directory.path, step)
         return Commit(step, step, prefix, stayed_at=self._clock(), foreign=True)
 
@@ -253,20 +317,24 @@ class Commits:
 
     def _remove(self, path: pathlib.Path, commit: Commit) -> None:
         path.unlink()  # the record goes first: what it vouched for may then go
+        self._remove_files(commit)
+
+    def _remove_files(self, commit: Commit) -> None:
         if commit.foreign or os.path.dirname(commit.checkpoint):
             return  # we save into the run directory itself: this is somebody else's
         for name in glob.glob(glob.escape(self.path(commit)) + '.*'):
             os.remove(name)
 
     def _write_state(self, commits: Sequence[Commit]) -> None:
-        # By hand, because TensorFlow's own function warns that it will go. Names are relative to the file, so that a
-        # run directory can be moved.
-        names = [json.dumps(commit.checkpoint, ensure_ascii=False) for commit in commits]
-        lines = [f'model_checkpoint_path: {names[-1]}', *(f'all_model_checkpoint_paths: {name}' for name in names)]
-        run_dir.write_atomically(os.path.join(self._directory.path, 'checkpoint'), '\n'.join(lines) + '\n')
+        state_file.write(self._directory.path, [commit.checkpoint for commit in commits])
 
 
-def _global_step(checkpoint: str) -> int:
+def global_step(checkpoint: str) -> int:
+    """Returns the global step of a checkpoint.
+
+    Raises:
+        RunDirectoryError: If it holds none that can be read.
+    """
     try:
         return int(v1.train.load_checkpoint(checkpoint).get_tensor('global_step'))
     except READ_ERRORS as error:

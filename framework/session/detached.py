@@ -9,14 +9,16 @@ import contextlib
 import dataclasses
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
+from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors, run_config
 from framework.reporting.rows import Metrics, PassRow, RunResult
 from framework.reporting.writers import Writer
-from framework.session import ends, opening
+from framework.session import ends, holding, opening
 from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.signals import StopSignals
 
@@ -38,6 +40,14 @@ class DetachedEvaluation:
             self._scaffold = opening.session_scaffold(evaluation.compiled)
             evaluation.begin()
             self._scaffold.finalize()
+
+    def metrics(self, stream: str) -> list[str]:
+        """Returns the names of a set's metrics."""
+        return list(self._evaluation.compiled.tower(stream).values)
+
+    def element_spec(self, stream: str) -> Any:
+        """Returns the structure of a set's elements."""
+        return self._evaluation.compiled.tower(stream).sources[stream].element_spec
 
     def make_passes(self, checkpoint: str, interrupted: Callable[[], bool], tell: Callable[[PassRow], None]) -> None:
         """Makes a pass over every set with the weights of a checkpoint, each in a session of its own.
@@ -98,32 +108,45 @@ class DetachedEvaluation:
             )
 
 
-def evaluate_checkpoint(parts: Sequence[DetachedEvaluation], checkpoint: str, writer: Writer) -> RunResult:
-    """Makes a pass over every set with the weights of a checkpoint.
+def evaluate_checkpoints(
+    parts: Sequence[DetachedEvaluation],
+    checkpoints: Iterable[Callable[[], str]],
+    writer: Writer,
+    skip_missing: bool = False,
+) -> RunResult:
+    """Makes a pass over every set with the weights of each checkpoint.
 
     Args:
         parts: The sets, by graph.
-        checkpoint: The prefix of the checkpoint's files.
+        checkpoints: For each a function that returns the prefix of its files; see `holding.held`.
         writer: Is told every pass.
+        skip_missing: Whether a checkpoint that a training beside this removed is left out.
 
     Raises:
-        RunDirectoryError: If the checkpoint is damaged or of another model.
+        RunDirectoryError: If a checkpoint is damaged or of another model.
     """
     made: list[PassRow] = []
+    named: list[str] = []
 
     def tell(row: PassRow) -> None:
         made.append(row)
         writer.write_pass(row)
 
     with StopSignals() as signals, ends.named_ends(), contextlib.suppress(PassInterrupted):
-        for part in parts:
-            part.make_passes(checkpoint, signals.came, tell)
+        for choose in checkpoints:
+            with holding.held(choose) as checkpoint:
+                if skip_missing and not holding.exists(checkpoint):
+                    logging.info('`%s` is gone: a training beside this removed it.', choose())
+                    continue
+                named.append(choose())
+                for part in parts:
+                    part.make_passes(checkpoint, signals.came, tell)
     step = made[-1].step if made else 0
     metrics: dict[str, Metrics] = {row.stream: row.metrics for row in made}
     timing = {'evaluate': sum(row.secs for row in made)}
     if signals.came():
         return RunResult('interrupted', signals.sentence, step, metrics, timing, signals.exit_code)
-    return RunResult('done', f'evaluated {checkpoint}', step, metrics, timing)
+    return RunResult('done', f'evaluated {", ".join(named)}', step, metrics, timing)
 
 
 @contextlib.contextmanager

@@ -5,21 +5,25 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import tensorflow as tf
 from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors
 from framework.graph.calls import Compiled
-from framework.reporting.rows import Metrics, PassRow, PhaseRow, RunResult
+from framework.reporting import tables
+from framework.reporting.rows import Best, Metrics, PassRow, PhaseRow, RunResult
 from framework.reporting.writers import Writer
 from framework.run_config import RunConfig
 from framework.run_dir import TRAIN
-from framework.session import commits, ends, hooks, opening
+from framework.session import commits, ends, hooks, opening, warm_start
 from framework.session.detached import DetachedEvaluation, saved_weights
 from framework.session.evaluation import Evaluation, PassInterrupted
+from framework.session.followers import Followers
 from framework.session.schedule import Commit, Evaluate, Progress, Schedule, Stop, Train
 from framework.session.signals import StopSignals
 from framework.session.training import Position, Training
+from framework.warm_start import WarmStartSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +37,9 @@ class Settings:
         seed: The run's seed, for the commits.
         detached: The evaluation sets that have a graph of their own, by stream.
         sanity_batches: Batches of every tower that are tried out before the first step.
+        followers: What acts on the metrics of passes.
+        on_nan: What a loss that is not finite does: `raise`, `stop` or `ignore`.
+        warm_start: What a fresh run begins with.
     """
 
     schedule: Schedule
@@ -41,10 +48,14 @@ class Settings:
     seed: int | None = None
     detached: Mapping[str, DetachedEvaluation] = dataclasses.field(default_factory=dict)
     sanity_batches: int = 0
+    followers: Followers = dataclasses.field(default_factory=Followers)
+    on_nan: str = 'raise'
+    warm_start: WarmStartSettings | None = None
 
 
 _GOES_ON = 'the same command goes on from there'
 _NOT_SAVED = 'commits are off, so nothing was saved'
+_RESTORE_WITHOUT = 'Set `EarlyStopping.restore_best` to False to end with the weights of the last step.'
 _NEW_RUN = '`--model_dir` of a new run trains on them again'
 _SAME_VARIABLES = (
     'model_fn must make the same variables when it evaluates as when it trains, unless a `Scaffold.saver` says how the '
@@ -91,7 +102,9 @@ class Loop:
         self._made: set[str] = set()  # the sets that this process made a pass over
         self._unsaved_passes = False
         self._newest: commits.Commit | None = None
+        self._restored: int | None = None  # the step whose weights came back, until training goes on
         self._committed_at = clock()
+        self._passed_at = dict.fromkeys(settings.schedule.periods, clock())
         self._end: tuple[str, str] | None = None  # status and reason
         self._secs = {'start_up': 0.0, 'train': 0.0, 'evaluate': 0.0, 'commit': 0.0}
 
@@ -113,6 +126,7 @@ class Loop:
         self._position.step = 0 if self._newest is None else self._newest.step
         with self._signals, self._compiled.graph.as_default():
             scaffold = opening.session_scaffold(self._compiled)
+            self._put_step = opening.VariableWriter(self._compiled.global_step, 'framework/restored_step/')
             with self._session(scaffold) as session, ends.named_ends():
                 self._start(session, scaffold.saver)
                 self._secs['start_up'] = self._clock() - start
@@ -122,14 +136,32 @@ class Loop:
 
     # Opening
 
-    def _session(self, scaffold: v1.train.Scaffold) -> v1.train.SingularMonitoredSession:
+    @contextlib.contextmanager
+    def _session(self, scaffold: v1.train.Scaffold) -> Iterator[v1.train.SingularMonitoredSession]:
         spec = self._stream.spec
+        prepared = self._warm_start(scaffold)
         starts = hooks.StartStreams(self._compiled.init, *self._stream.input.initializers.values())
         train_hooks = [*spec.training_chief_hooks, starts, *self._settings.train_hooks, *spec.training_hooks]
         train_hooks = hooks.without_savers(train_hooks, self._store.directory)
         self._evaluation.begin(begun=train_hooks)
-        checkpoint = None if self._newest is None else self._store.path(self._newest)
-        return opening.open_session(scaffold, train_hooks, self._settings.config.session_config, checkpoint)
+        config = self._settings.config.session_config
+        if prepared is None:
+            checkpoint = None if self._newest is None else self._store.path(self._newest)
+            opened = opening.open_session(scaffold, train_hooks, config, checkpoint)
+        else:
+            with prepared.explained():
+                opened = opening.open_session(scaffold, [prepared.hook, *train_hooks], config, None)
+        with opened as session:
+            yield session
+
+    def _warm_start(self, scaffold: v1.train.Scaffold) -> warm_start.Prepared | None:
+        """Prepares what a fresh run begins with; a run that goes on has its own weights."""
+        settings = self._settings.warm_start
+        if settings is None or self._newest is not None:
+            return None
+        prepared = warm_start.prepare(settings, self._compiled.graph, scaffold)
+        logging.info('Warm start from %s:\n%s', prepared.checkpoint, tables.warm_start_table(prepared.rows))
+        return prepared
 
     def _start(self, session: v1.train.SingularMonitoredSession, saver: v1.train.Saver) -> None:
         """Checks the evaluation sets, and finds out where the run is."""
@@ -141,15 +173,41 @@ class Loop:
         if newest is not None:
             logging.info('Going on from step %d: %s.', position.step, self._store.path(newest))
             position.previous_step, position.runs = newest.previous_step, newest.runs
-            position.exhausted = newest.exhausted
+            self._take_epochs(position, newest)
+            self._restored = newest.restored
+            self._settings.followers.set(newest.state)
             self._passes = dict(newest.passes)
             done = [stream for stream, last in newest.passes.items() if last.step == position.step]
             if done:
                 logging.info('Evaluated at step %d before, and not again: %s.', position.step, ', '.join(done))
-            if newest.exhausted:
+            if position.exhausted:
                 self._end = ('exhausted', f'{_data_ended(position.step)}; {_NEW_RUN}')
+            if self._settings.followers.plateau is not None:
+                self._settings.followers.plateau.restore(raw)
+        self._check_epochs(raw)
         with contextlib.suppress(PassInterrupted):  # the signal ends the run, as it does in a pass
             self._try_out(raw, saver, self._settings.sanity_batches if newest is None else 0)
+
+    def _take_epochs(self, position: Position, newest: commits.Commit) -> None:
+        position.epochs, position.epoch_start = newest.epochs, newest.epoch_start
+        position.runs_before_epoch = newest.runs_before_epoch
+        position.exhausted = newest.exhausted
+        if newest.exhausted and self._settings.schedule.restart:  # its data did not start again, and now it does
+            position.exhausted = False
+            position.epochs, position.epoch_start = position.epochs + 1, position.step
+            position.runs_before_epoch = position.runs
+
+    def _check_epochs(self, session: v1.Session) -> None:
+        """Refuses periods in epochs of data that has none."""
+        schedule = self._settings.schedule
+        if not schedule.restart or session.run(self._stream.source.cardinality) != tf.data.INFINITE_CARDINALITY:
+            return
+        if schedule.epoch_periods or schedule.train_epochs is not None:
+            raise errors.ConfigurationError(
+                'The Dataset of `Experiment.train_input_fn` is infinite, so there are no epochs to count. Leave out '
+                "`repeat()` (or set `num_epochs` to 1): `Experiment.on_train_end` ['restart'] repeats it."
+            )
+        logging.warning('The training data is infinite: `Experiment.on_train_end` [restart] changes nothing.')
 
     def _try_out(self, session: v1.Session, saver: v1.train.Saver, batches: int) -> None:
         if batches and self._settings.schedule.periods:
@@ -167,6 +225,7 @@ class Loop:
             self._position,
             settings.config,
             settings.schedule.train_steps,
+            settings.on_nan,
             self._writer,
             self._clock,
         )
@@ -175,10 +234,13 @@ class Loop:
 
     def _phases(self, session: v1.train.SingularMonitoredSession, training: Training, saver: v1.train.Saver) -> None:
         while True:
-            self._note_end(session)
-            match self._settings.schedule.next(self._progress(), self._commit_is_due()):
+            self._note_end(session, saver)
+            if self._position.not_finite:
+                return  # nothing of that step may be saved, and no pass over such weights would say anything
+            phase = self._settings.schedule.next(self._progress(), self._commit_is_due(), self._streams_due())
+            match phase:
                 case Train(steps):
-                    self._told(training.phase(session, self.step + steps, self._pause))
+                    self._train(session, training, steps)
                 case Evaluate(streams):
                     self._evaluate(session.raw_session(), streams, saver)
                 case Commit():
@@ -186,35 +248,74 @@ class Loop:
                 case Stop():
                     return
 
-    def _note_end(self, session: v1.train.SingularMonitoredSession) -> None:
+    def _train(self, session: v1.train.SingularMonitoredSession, training: Training, steps: int) -> None:
+        row = training.phase(session, self.step + steps, self._pause)
+        if row.examples or row.steps:  # the end of an epoch may come at once
+            self._restored = None
+            self._told(row)
+
+    def _note_end(self, session: v1.train.SingularMonitoredSession, saver: v1.train.Saver) -> None:
         step = self._position.step
-        if self._signals.came():
+        stopping = self._settings.followers.stopping
+        if self._position.not_finite:
+            reason = f"`loss` [{self._position.loss}] is not finite at step {step}, and `on_nan` is ['stop']"
+            self._end = ('stopped', f'{reason}; nothing of that step was saved')
+        elif self._signals.came():
             outlook = _GOES_ON if self._settings.schedule.commits else _NOT_SAVED
             self._end = ('interrupted', f'{self._signals.sentence} at step {step}; {outlook}')
-        elif self._end is None and self._position.exhausted:
+        elif self._end is not None:
+            return
+        elif self._position.exhausted:
             self._end = ('exhausted', _data_ended(step))
-        elif self._end is None and session.should_stop():
+        elif session.should_stop():
             self._end = ('stopped', f'a hook asked for it at step {step}')
+        elif stopping is not None and stopping.reason is not None:
+            self._end = ('stopped', f'{stopping.reason}; ended at step {step}')
+            if stopping.restores_best:
+                self._restore_best(session.raw_session(), saver)
+
+    def _restore_best(self, session: v1.Session, saver: v1.train.Saver) -> None:
+        """Brings back the weights of the best pass; the passes of this step are then made with them."""
+        best = self._settings.followers.best
+        if best is None or not best.kept or best.kept[0][0] in (self.step, self._restored):
+            return
+        step = best.kept[0][0]
+        opening.restore(session, saver, self._store.best.path(step), remedy=_RESTORE_WITHOUT)
+        self._put_step(session, self.step)  # the weights come back, the count of steps does not
+        if self._settings.followers.plateau is not None:
+            self._settings.followers.plateau.restore(session)
+        logging.info('The weights of step %d came back: the best of `%s`.', step, best.metric.name)
+        self._restored = step
+        self._passes = {}
 
     def _progress(self) -> Progress:
         newest = self._newest
         return Progress(
             step=self._position.step,
             previous_step=self._position.previous_step,
+            epochs=self._position.epochs,
+            epoch_start=self._position.epoch_start,
             evaluated={stream: last.step for stream, last in self._passes.items()},
             committed=newest is not None,
             unsaved_runs=newest is None or newest.runs != self._position.runs,
             unsaved_passes=self._unsaved_passes,
+            commit_wanted=self._settings.followers.want_commit,
             ended=self._end is not None,
             interrupted=self._end is not None and self._end[0] == 'interrupted',
         )
 
     def _pause(self) -> bool:
-        return self._signals.came() or self._commit_is_due()
+        return self._signals.came() or self._commit_is_due() or bool(self._streams_due())
 
     def _commit_is_due(self) -> bool:
         secs = self._settings.config.save_checkpoints_secs
         return secs is not None and self._clock() - self._committed_at >= secs
+
+    def _streams_due(self) -> list[str]:
+        """Returns the sets that the clock asks a pass for."""
+        now = self._clock()
+        periods = self._settings.schedule.second_periods
+        return [stream for stream, secs in periods.items() if now - self._passed_at[stream] >= secs]
 
     def _evaluate(self, session: v1.Session, streams: Sequence[str], saver: v1.train.Saver) -> None:
         with contextlib.suppress(PassInterrupted):
@@ -224,7 +325,11 @@ class Loop:
                 self._passes[stream] = commits.LastPass(row.step, row.metrics)
                 self._made.add(stream)
                 self._unsaved_passes = True
+                self._passed_at[stream] = self._clock()
                 self._writer.write_pass(row)
+                self._settings.followers.saw(row)
+                if self._settings.followers.plateau is not None:
+                    self._settings.followers.plateau.act(session)
                 self._told(PhaseRow('evaluate', row.step, self._clock() - start, stream, row.batches, row.examples))
 
     def _make_pass(self, session: v1.Session, stream: str, saver: v1.train.Saver) -> PassRow:
@@ -257,8 +362,17 @@ class Loop:
             exhausted=position.exhausted,
             seed=self._settings.seed,
             runs=position.runs,
+            epochs=position.epochs,
+            epoch_start=position.epoch_start,
+            runs_before_epoch=position.runs_before_epoch,
+            restored=self._restored,
+            state=self._settings.followers.get(),
         )
-        self._newest = self._store.save(session, saver, record, self._newest)
+        best = self._settings.followers.best
+        steps = [] if best is None else [step for step, _ in best.kept]
+        self._newest = self._store.save(session, saver, record, self._newest, steps)
+        if best is not None:
+            best.unsaved = False
         self._unsaved_passes = False
         self._committed_at = self._clock()
         self._told(PhaseRow('commit', position.step, self._committed_at - start))
@@ -270,14 +384,14 @@ class Loop:
     # The end
 
     def _result(self, total: float) -> RunResult:
-        status, reason = self._end or ('done', f'reached step {self.step} of {self._settings.schedule.train_steps}')
+        status, reason = self._end or ('done', self._goal())
         metrics: dict[str, Metrics] = {
             stream: last.metrics
             for stream, last in self._passes.items()
             if stream in self._made or last.step == self.step
         }
         if self._position.loss is not None:
-            metrics[TRAIN] = {'loss': self._position.loss}
+            metrics[TRAIN] = {'loss': self._position.loss, **self._position.metrics}
         return RunResult(
             status=status,
             stop_reason=reason,
@@ -285,7 +399,21 @@ class Loop:
             metrics=metrics,
             timing={**self._secs, 'total': total},
             exit_code=self._signals.exit_code if status == 'interrupted' else 0,
+            best=self._best(),
         )
+
+    def _goal(self) -> str:
+        schedule, epochs = self._settings.schedule, self._position.epochs
+        if schedule.train_epochs is not None and epochs >= schedule.train_epochs:
+            return f'trained epoch {epochs} of {schedule.train_epochs}, to step {self.step}'
+        return f'reached step {self.step} of {schedule.train_steps}'
+
+    def _best(self) -> Best | None:
+        best = self._settings.followers.best
+        if best is None or not best.kept:
+            return None
+        path = self._store.best.path(best.kept[0][0])
+        return Best(best.metric.name, best.metric.mode, tuple(best.kept), path)
 
 
 def _data_ended(step: int) -> str:

@@ -4,6 +4,7 @@ import glob
 import os
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.compat import v1
@@ -43,14 +44,23 @@ def session_scaffold(compiled: Compiled) -> v1.train.Scaffold:
     """
     first = compiled.towers[0] if compiled.train is None else compiled.train
     scaffold = first.spec.scaffold
-    if scaffold.saver is None and not v1.get_collection(KEYS.SAVERS):
-        # Scaffold takes the saver of this collection. Ours deletes nothing: that is the commits' business.
-        saver = v1.train.Saver(sharded=True, max_to_keep=None, defer_build=True, save_relative_paths=True)
-        v1.add_to_collection(KEYS.SAVERS, saver)
+    give_saver(scaffold)
     if scaffold.local_init_op is None:
         return scaffold
     # The user's own op knows nothing of evaluation's variables, and the session waits until all are initialised.
     return v1.train.Scaffold(local_init_op=tf.group(scaffold.local_init_op, compiled.init), copy_from_scaffold=scaffold)
+
+
+def give_saver(scaffold: v1.train.Scaffold) -> None:
+    """Gives the default graph our saver, unless the user made one.
+
+    Args:
+        scaffold: The Scaffold that will govern the session, not finalized yet.
+    """
+    if scaffold.saver is None and not v1.get_collection(KEYS.SAVERS):
+        # Scaffold takes the saver of this collection. Ours deletes nothing: that is the commits' business.
+        saver = v1.train.Saver(sharded=True, max_to_keep=None, defer_build=True, save_relative_paths=True)
+        v1.add_to_collection(KEYS.SAVERS, saver)
 
 
 def open_session(
@@ -117,6 +127,24 @@ def saved_names(checkpoint: str) -> frozenset[str]:
         CheckpointError: If the checkpoint isn't there, or is damaged.
     """
     return frozenset(_saved(checkpoint, _OF_THE_CALLER)[0])
+
+
+class VariableWriter:
+    """Assigns a variable; made before the graph is finalized.
+
+    Args:
+        variable: The variable.
+        scope: The absolute name scope of its ops, with a slash at its end.
+    """
+
+    def __init__(self, variable: tf.Variable, scope: str):
+        with v1.name_scope(scope):
+            self._value = v1.placeholder(variable.dtype.base_dtype, variable.shape)
+            self._assign = v1.assign(variable, self._value)
+
+    def __call__(self, session: v1.Session, value: Any) -> None:
+        """Assigns a value."""
+        session.run(self._assign, {self._value: value})
 
 
 class _Opened(v1.train.SessionRunHook):

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors
 from framework.graph.calls import TrainStream
-from framework.reporting.rows import PhaseRow, StepRow, SummaryRow
+from framework.reporting.rows import Metrics, PhaseRow, StepRow, SummaryRow
 from framework.reporting.writers import Writer
 from framework.run_config import RunConfig
 from framework.run_dir import TRAIN
@@ -37,6 +38,11 @@ class Position:
         runs: Train runs from the beginning: a run may move the global step by any number, also by none.
         loss: The loss of the newest train run of this process, None before any.
         exhausted: Whether the training data ended.
+        epochs: How often it ended and began again.
+        epoch_start: The global step at which the running epoch began.
+        runs_before_epoch: Train runs before the running epoch.
+        metrics: The metrics of the newest log period of this process.
+        not_finite: Whether the newest loss was not finite, and the run shall stop for that.
     """
 
     step: int = 0
@@ -44,6 +50,11 @@ class Position:
     runs: int = 0
     loss: float | None = None
     exhausted: bool = False
+    epochs: int = 0
+    epoch_start: int = 0
+    runs_before_epoch: int = 0
+    metrics: Metrics = dataclasses.field(default_factory=dict)
+    not_finite: bool = False
 
 
 class Training:
@@ -56,6 +67,7 @@ class Training:
         position: Position,
         config: RunConfig,
         train_steps: int | None,
+        on_nan: str,
         writer: Writer,
         clock: Callable[[], float],
     ):
@@ -67,24 +79,30 @@ class Training:
             position: Where training is; moved.
             config: Cadences of summaries and logs.
             train_steps: The step to reach, for the time that is left.
+            on_nan: What a loss that is not finite does: `raise`, `stop` or `ignore`.
             writer: Who is told.
             clock: Seconds, monotonic.
         """
         spec = stream.spec
         self._input = stream.input
+        self._metrics = stream.metrics
+        update = [] if stream.metrics is None else [stream.metrics.update]
         self._fetches = {
-            'train_op': spec.train_op,
+            'train_op': [spec.train_op, *update],
             'loss': spec.loss,
             'step': stream.step_after,
             'examples': stream.input.examples,
         }
         self._summary = {} if summary_op is None else {'summary': summary_op}
         self._position = position
-        self._config = config
         self._train_steps = train_steps
+        self._on_nan = on_nan
         self._writer = writer
         self._clock = clock
+        self._summaries = _Cadence(config.save_summary_steps, config.save_summary_secs, clock, at_first=True)
+        self._lines = _Cadence(config.log_step_count_steps, config.log_step_count_secs, clock)
         self._period = _Period()
+        self._ignored = False
         self._still_runs = 0
         self._runs_here = 0
 
@@ -107,7 +125,7 @@ class Training:
             if values is None:
                 break
             examples += int(values['examples'])
-            self._tell(values, self._clock() - start)
+            self._tell(session, values, self._clock() - start)
             if session.should_stop() or pause():
                 break
         secs = self._clock() - start
@@ -115,11 +133,11 @@ class Training:
         return PhaseRow('train', self._position.step, secs, TRAIN, self._position.step - first, examples)
 
     def _run(self, session: v1.train.SingularMonitoredSession) -> dict[str, Any] | None:
-        """Makes one train run and returns what it fetched, None where the data had ended."""
+        """Makes one train run and returns what it fetched, None where there is nothing to go on with."""
         position = self._position
         # Nobody knows how far a run will move the step: as far as the one before, and by 1 at least.
         expected = position.step + max(position.step - position.previous_step, 1)
-        summary = self._summary if self._summary_is_due(position.step, expected) else {}
+        summary = self._summary if self._summaries.due(position.step, expected) else {}
         try:
             values = session.run({**self._fetches, **summary})
         except tf.errors.OutOfRangeError as error:
@@ -127,12 +145,17 @@ class Training:
                 raise ends.unnamed_end(error, 'training') from error
             self._end_of_data()
             return None
+        except tf.errors.InvalidArgumentError as error:
+            if not self._input.epoch_ended(error):
+                raise
+            self._end_of_epoch()
+            return None
         position.previous_step, position.step = position.step, int(values['step'])
         position.runs += 1
         self._runs_here += 1
         position.loss = float(values['loss'])
-        self._check(position.loss)
-        return values
+        self._check(position)
+        return None if position.not_finite else values
 
     def _end_of_data(self) -> None:
         if not self._position.runs:
@@ -142,19 +165,37 @@ class Training:
             )
         self._position.exhausted = True
 
-    def _check(self, loss: float) -> None:
-        step = self._position.step
-        if not math.isfinite(loss):
-            raise NanLossError(
-                f'`loss` [{loss}] is not finite at step {step}. Nothing of this step was saved. Look at the '
-                f'learning rate, and for logarithms and divisions of zero.{self._hint()}'
+    def _end_of_epoch(self) -> None:
+        position = self._position
+        if position.runs == position.runs_before_epoch:
+            raise errors.ConfigurationError(
+                f'`Experiment.train_input_fn` gave no batch in epoch {position.epochs + 1}. Check what it reads, and '
+                'whether `drop_remainder` drops its only batch.'
             )
-        self._still_runs = self._still_runs + 1 if step == self._position.previous_step else 0
+        position.epochs += 1
+        position.epoch_start, position.runs_before_epoch = position.step, position.runs
+
+    def _check(self, position: Position) -> None:
+        if not math.isfinite(position.loss or 0.0):
+            self._not_finite(position)
+        self._still_runs = self._still_runs + 1 if position.step == position.previous_step else 0
         if self._still_runs >= _RUNS_WITHOUT_PROGRESS:
             raise errors.RunError(
-                f'`global_step` [{step}] has not moved for {_RUNS_WITHOUT_PROGRESS} runs. Pass '
+                f'`global_step` [{position.step}] has not moved for {_RUNS_WITHOUT_PROGRESS} runs. Pass '
                 '`global_step=tf.compat.v1.train.get_global_step()` to the optimizer, or add to it in the train op.'
             )
+
+    def _not_finite(self, position: Position) -> None:
+        if self._on_nan == 'raise':
+            raise NanLossError(
+                f'`loss` [{position.loss}] is not finite at step {position.step}. Nothing of this step was saved. Look '
+                f'at the learning rate, and for logarithms and divisions of zero.{self._hint()}'
+            )
+        if self._on_nan == 'stop':
+            position.not_finite = True
+        elif not self._ignored:
+            self._ignored = True
+            logging.warning('`loss` [%s] is not finite at step %d; training goes on.', position.loss, position.step)
 
     def _hint(self) -> str:
         """Names the newest commit where the run fails at once: its values may be the fault."""
@@ -165,19 +206,51 @@ class Training:
             'values already, remove its record from `commits/` to go on from the one before.'
         )
 
-    def _tell(self, values: dict[str, Any], phase_secs: float) -> None:
+    def _tell(self, session: v1.train.SingularMonitoredSession, values: dict[str, Any], phase_secs: float) -> None:
         step, before, loss = self._position.step, self._position.previous_step, float(values['loss'])
-        if self._summary_is_due(before, step):
+        if self._summaries.due(before, step):
+            self._summaries.done()
             self._writer.write_summary(SummaryRow(step, loss, values.get('summary', b'')))
         self._period.steps += step - before
-        every = self._config.log_step_count_steps
-        if every is not None and crossed(before, step, every):
-            self._writer.write_step(StepRow(step, loss, self._period.rate(phase_secs), self._train_steps))
+        if self._lines.due(before, step):
+            self._lines.done()
+            self._position.metrics = self._period_metrics(session)
+            rate = self._period.rate(phase_secs)
+            self._writer.write_step(StepRow(step, loss, rate, self._train_steps, self._position.metrics))
 
-    def _summary_is_due(self, before: int, after: int) -> bool:
-        """Whether a run between these steps is the first of all, or reaches a multiple of the period."""
-        every = self._config.save_summary_steps
-        return every is not None and after > before and (before == 0 or crossed(before, after, every))
+    def _period_metrics(self, session: v1.train.SingularMonitoredSession) -> Metrics:
+        """Returns the metrics of the period and begins the next; no hook sees that."""
+        if self._metrics is None:
+            return {}
+        raw = session.raw_session()
+        values = raw.run(dict(self._metrics.values))
+        raw.run(self._metrics.reset)
+        return values
+
+
+class _Cadence:
+    """Every so many global steps, or every so many seconds."""
+
+    def __init__(self, steps: int | None, secs: float | None, clock: Callable[[], float], at_first: bool = False):
+        self._steps = steps
+        self._secs = secs
+        self._clock = clock
+        self._at_first = at_first
+        self._done_at = clock()
+
+    def due(self, before: int, after: int) -> bool:
+        """Whether it is time in a run between these steps: the first of all perhaps, or one that ends a period."""
+        if self._steps is None and self._secs is None:
+            return False
+        if self._at_first and before == 0 and after > before:
+            return True
+        if self._secs is not None:
+            return self._clock() - self._done_at >= self._secs
+        return self._steps is not None and crossed(before, after, self._steps)
+
+    def done(self) -> None:
+        """Begins the next period."""
+        self._done_at = self._clock()
 
 
 class _Period:

@@ -96,3 +96,16 @@ def test_a_long_reason_is_told_in_full():
     reason = 'The loss was not finite. ' * 20
     text = tables.result_table(rows.RunResult('failed', reason, 3))
     assert ' '.join(text.split()).count('The loss was not finite.') == 20
+
+
+def test_a_warm_start_says_of_every_variable_whence_its_value_comes_or_why_not():
+    variables = [
+        rows.WarmStartRow('dense/kernel', 'old/kernel', (64, 32), loaded=True),
+        rows.WarmStartRow('layer[0]', 'layer[0]', (3,), loaded=False, why='is not in the checkpoint'),
+    ]
+    assert _cells(tables.warm_start_table(variables)) == [
+        ['variable', 'in the checkpoint', 'shape', 'value', 'why'],
+        ['dense/kernel', 'old/kernel', '[64, 32]', 'loaded', ''],
+        ['layer[0]', 'layer[0]', '[3]', 'skipped', 'is not in the checkpoint'],
+        ['1 of 2 loaded', '', '', '', ''],
+    ]

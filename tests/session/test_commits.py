@@ -79,7 +79,7 @@ def test_a_commit_is_read_as_it_was_saved(run, clock):
     run.open()
     assert run.last == saved
     assert run.last.passes['valid'].metrics['accuracy'] == float(np.float32(0.1))
-    expected = commits.Commit(3, 2, 'model.ckpt-3', passes, True, 7, 9, clock(), False, clock())
+    expected = commits.Commit(3, 2, 'model.ckpt-3', passes, True, 7, 9, saved_at=clock(), stayed_at=clock())
     assert saved == expected
 
 

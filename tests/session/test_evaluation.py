@@ -59,7 +59,7 @@ def evaluate(start, tmp_path, make_graph, make_eval_set):
         writer = testing.RecordingWriter()
         passes = evaluation.Evaluation(make_graph(model_fn, None, sets), {s.stream: s for s in sets})
         parts = [detached.DetachedEvaluation(passes)]
-        return detached.evaluate_checkpoint(parts, checkpoint, writer), writer.rows
+        return detached.evaluate_checkpoints(parts, [lambda: checkpoint], writer), writer.rows
 
     return run
 
@@ -335,7 +335,9 @@ def test_a_damaged_checkpoint_is_refused(start, tmp_path, make_graph, make_eval_
         make_graph(testing.linear_model_fn, None, [make_eval_set()]), {'valid': make_eval_set()}
     )
     with pytest.raises(errors.RunDirectoryError, match='its files are damaged'):
-        detached.evaluate_checkpoint([detached.DetachedEvaluation(passes)], checkpoint, testing.RecordingWriter())
+        detached.evaluate_checkpoints(
+            [detached.DetachedEvaluation(passes)], [lambda: checkpoint], testing.RecordingWriter()
+        )
 
 
 def test_a_pass_tells_how_long_it_took(make_graph, make_eval_set, start, tmp_path, clock):
@@ -344,7 +346,7 @@ def test_a_pass_tells_how_long_it_took(make_graph, make_eval_set, start, tmp_pat
     sets = {'valid': make_eval_set(hooks=[testing.RecordingHook(after_run=lambda _: clock.advance(10))])}
     passes = evaluation.Evaluation(make_graph(testing.linear_model_fn, None, list(sets.values())), sets, clock=clock)
     writer = testing.RecordingWriter()
-    result = detached.evaluate_checkpoint([detached.DetachedEvaluation(passes)], checkpoint, writer)
+    result = detached.evaluate_checkpoints([detached.DetachedEvaluation(passes)], [lambda: checkpoint], writer)
     assert writer.rows[0].secs == 30.0
     assert result.timing == {'evaluate': 30.0}
 

@@ -1,0 +1,199 @@
+"""Exports a model as a SavedModel, for servers and for other programs."""
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+from tensorflow.compat import v1
+
+from framework import errors, run_config
+from framework.export_outputs import ExportOutput
+from framework.graph.prediction import Prediction
+from framework.serving import InputReceiver
+from framework.session import loading, opening
+
+_DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+_EXTRA = 'assets.extra'
+
+
+def export_saved_model(
+    prediction: Prediction,
+    checkpoint: str,
+    base_dir: str | os.PathLike[str],
+    *,
+    assets_extra: Mapping[str, str | os.PathLike[str]] | None = None,
+    clock: Callable[[], float] = time.time,
+    session_config: v1.ConfigProto | None = None,
+) -> str:
+    """Writes a SavedModel, and returns its directory: `base_dir` and the seconds since the epoch.
+
+    It is written under another name and renamed, so that it is there as a whole or not at all. It has a signature for
+    each of `EstimatorSpec.export_outputs` that the receiver can feed, and for each alternative of the receiver
+    (`<alternative>:<signature>`). Tables and local variables are initialised when it is loaded.
+
+    Args:
+        prediction: A graph with a receiver, which was not used for predictions. It may be exported again.
+        checkpoint: The prefix of the checkpoint's files.
+        base_dir: The directory of the exports, made where it is missing.
+        assets_extra: Files that go into `assets.extra/`: the path there to the path of the file.
+        clock: Returns the seconds since the epoch. Where that second has an export, the next free one is taken.
+        session_config: The session's configuration, None for the default.
+
+    Raises:
+        ConfigurationError: If no signature can be served, or an extra file can't be copied.
+        CheckpointError: If the checkpoint isn't there, is damaged or of another model.
+    """
+    if prediction.receiver is None:
+        raise errors.ConfigurationError('An export needs a graph with a receiver. Build it for one.')
+    if prediction.graph.finalized:
+        raise errors.ConfigurationError('This graph has been used for predictions. Build another one for the export.')
+    extra = _checked_extra(assets_extra or {})
+    config = session_config or run_config.default_session_config()
+    with prediction.graph.as_default(), v1.Session(graph=prediction.graph, config=config) as session:
+        signatures = _signatures(prediction.receiver, prediction.spec.export_outputs)
+        scaffold = loading.completed_scaffold(prediction, freeze=False)
+        opening.restore(session, scaffold.saver, checkpoint)
+        with _directory(os.fspath(base_dir), clock) as (temporary, target):
+            _write(session, temporary, signatures, prediction.init, scaffold.saver)
+            _copy_extra(extra, os.path.join(temporary, _EXTRA))
+            os.rename(temporary, target)
+    logging.info('Exported to %s: %s.', target, ', '.join(signatures))
+    return target
+
+
+# Signatures.
+
+
+def _signatures(receiver: InputReceiver, outputs: Mapping[str, ExportOutput]) -> dict[str, Any]:
+    """Returns the signatures that can be served, and tells of the others."""
+    made: dict[str, Any] = {}
+    excluded: dict[str, str] = {}
+    for prefix, fed in _groups(receiver):
+        for name, output in outputs.items():
+            try:
+                made[f'{prefix}{name}'] = _signature(output, fed)
+            except ValueError as error:
+                excluded[f'{prefix}{name}'] = str(error)
+    told = '; '.join(f'`{name}`: {reason}' for name, reason in excluded.items())
+    if not made:
+        raise errors.ConfigurationError(
+            f'`export_outputs` [{", ".join(outputs)}] has nothing that can be served. {told}'
+        )
+    if excluded:
+        logging.warning('Not exported: %s', told)
+    if _DEFAULT_SIGNATURE not in made:
+        logging.warning('The export has no signature `%s`.', _DEFAULT_SIGNATURE)
+    return made
+
+
+def _groups(receiver: InputReceiver) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields what can be fed, each with the prefix of its signatures."""
+    yield '', receiver.receiver_tensors
+    for name, fed in (receiver.receiver_tensors_alternatives or {}).items():
+        yield f'{name}:', fed
+
+
+def _signature(output: ExportOutput, fed: Mapping[str, Any]) -> Any:
+    signature = output.as_signature_def(fed)
+    if lacking := _unfed(output.tensors().values(), fed.values()):
+        raise errors.ConfigurationError(
+            f'its outputs need [{", ".join(sorted(lacking))}], and it is fed [{", ".join(fed)}] only.'
+        )
+    if not v1.saved_model.is_valid_signature(signature):
+        raise errors.ConfigurationError(f'its tensors are not those of a signature of [{signature.method_name}].')
+    return signature
+
+
+def _unfed(outputs: Iterable[tf.Tensor], fed: Iterable[Any]) -> set[str]:
+    """Returns the names of the placeholders that the outputs depend on otherwise than by what is fed."""
+    known = {tensor.name for tensor in tf.nest.flatten(list(fed), expand_composites=True)}
+    stack = [tensor.op for tensor in outputs if tensor.name not in known]
+    seen: set[str] = set()
+    lacking: set[str] = set()
+    while stack:
+        op = stack.pop()
+        if op.name in seen:
+            continue
+        seen.add(op.name)
+        if op.type == 'Placeholder':
+            lacking.add(op.name)
+        stack.extend([*(value.op for value in op.inputs if value.name not in known), *op.control_inputs])
+    return lacking
+
+
+# Files.
+
+
+def _checked_extra(assets_extra: Mapping[str, str | os.PathLike[str]]) -> dict[str, str]:
+    extra = {os.path.normpath(place): os.fspath(source) for place, source in assets_extra.items()}
+    for place, source in extra.items():
+        if os.path.isabs(place) or place.split(os.sep)[0] in (os.pardir, os.curdir):
+            raise errors.ConfigurationError(
+                f'`assets_extra` [{place}] must be a path of a file below `{_EXTRA}/`: relative, and without `..`.'
+            )
+        if not os.path.isfile(source):
+            raise errors.ConfigurationError(f'`assets_extra[{place}]` [{source}] is no file.')
+    return extra
+
+
+def _copy_extra(extra: Mapping[str, str], directory: str) -> None:
+    for place, source in extra.items():
+        target = os.path.join(directory, place)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def _write(
+    session: v1.Session, directory: str, signatures: Mapping[str, Any], init: tf.Operation, saver: v1.train.Saver
+) -> None:
+    graph = session.graph
+    builder = v1.saved_model.Builder(directory)
+    try:
+        builder.add_meta_graph_and_variables(
+            session,
+            [tf.saved_model.SERVING],
+            signature_def_map=dict(signatures),
+            assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
+            main_op=init,
+            strip_default_attrs=True,
+            saver=saver,
+        )
+    finally:
+        # The builder leaves these behind, and would refuse the graph the next time.
+        graph.clear_collection(v1.saved_model.ASSETS_KEY)
+        graph.clear_collection(v1.saved_model.MAIN_OP_KEY)
+    builder.save()
+
+
+@contextlib.contextmanager
+def _directory(base_dir: str, clock: Callable[[], float]) -> Iterator[tuple[str, str]]:
+    """Yields a directory to write to and the name to give it; removes what an error leaves there."""
+    made_base = not os.path.isdir(base_dir)
+    os.makedirs(base_dir, exist_ok=True)
+    temporary, target = _claimed(base_dir, int(clock()))
+    try:
+        yield temporary, target
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if made_base:
+            with contextlib.suppress(OSError):
+                os.rmdir(base_dir)
+        raise
+
+
+def _claimed(base_dir: str, second: int) -> tuple[str, str]:
+    """Makes the temporary directory of the first second that is free, and that no other export is about to take."""
+    while True:
+        target = os.path.join(base_dir, str(second))
+        temporary = os.path.join(base_dir, f'temp-{second}')
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(temporary)
+            if not os.path.exists(target):
+                return temporary, target
+            os.rmdir(temporary)
+        second += 1

@@ -1,0 +1,146 @@
+"""The graphs that an experiment needs: the one of training and evaluation, and those of sets that can't share it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import logging
+
+from framework import config, serving
+from framework.graph import compiled, prediction
+from framework.graph.calls import Compiled, Model
+from framework.run_config import EvalSet, InputFn
+from framework.session.detached import DetachedEvaluation
+from framework.session.evaluation import Evaluation
+from framework.spec import ModeKeys
+
+_BY_REQUEST = '`Experiment.evaluation_graph` asks for it'
+
+
+@dataclasses.dataclass(frozen=True)
+class Graphs:
+    """Compiles the calls of one model.
+
+    Attributes:
+        model: What the user wrote.
+        seed: Seeds every graph.
+        session_config: The configuration of sessions that evaluate a checkpoint.
+        all_apart: Whether every set is evaluated in a graph of its own.
+        require_equal_structures: Whether evaluation elements must have training's structure.
+        restart: Whether the training data starts again when it ends.
+        train_metrics: Whether the metrics of the training call are accumulated while it trains.
+        hooked: Whether the caller has training hooks, which may do the training.
+    """
+
+    model: Model
+    seed: int
+    session_config: Any = None
+    all_apart: bool = False
+    require_equal_structures: bool = False
+    restart: bool = False
+    train_metrics: bool = False
+    hooked: bool = False
+
+    def training(
+        self, train_input_fn: InputFn, sets: Mapping[str, EvalSet]
+    ) -> tuple[Compiled, dict[str, DetachedEvaluation]]:
+        """Returns the graph of training, and the sets that need a graph of their own, by stream.
+
+        Args:
+            train_input_fn: Returns the training data.
+            sets: The evaluation sets by stream.
+        """
+        built = self._compile(train_input_fn, {} if self.all_apart else sets)
+        reasons = dict.fromkeys(sets, _BY_REQUEST) if self.all_apart else built.apart
+        saved = built.saved_names
+        return built, {stream: self._detached(sets[stream], reason, saved) for stream, reason in reasons.items()}
+
+    def evaluation(self, sets: Mapping[str, EvalSet], saved: frozenset[str]) -> list[DetachedEvaluation]:
+        """Returns the sets in graphs without training: those that can share one in one, the others each in its own.
+
+        Args:
+            sets: The evaluation sets by stream.
+            saved: The names of the variables in the checkpoints that they are for.
+        """
+        apart: Mapping[str, str] = dict.fromkeys(sets, _BY_REQUEST)
+        if not self.all_apart:
+            built = self._compile(None, sets, saved=saved)
+            apart = built.apart
+        shared = {stream: s for stream, s in sets.items() if stream not in apart}
+        parts = [self._detached(sets[stream], reason, saved) for stream, reason in apart.items()]
+        if not shared:
+            return parts
+        if apart:
+            built = self._compile(None, shared, saved=saved)
+        return [DetachedEvaluation(Evaluation(built, shared), self.session_config), *parts]
+
+    def predicting(self, data: EvalSet | InputFn, saved: frozenset[str]) -> prediction.Prediction:
+        """Returns the graph of predictions for the batches of a set or of an input function.
+
+        Args:
+            data: The set or the input function.
+            saved: The names of the variables in the checkpoint that it is for.
+        """
+        with config.gin_errors():
+            return prediction.compile_input(self.model, data, seed=self.seed, saved=saved)
+
+    def served(self, receiver_fn: serving.ReceiverFn, saved: frozenset[str]) -> prediction.Prediction:
+        """Returns the graph of predictions for what a receiver is fed.
+
+        Args:
+            receiver_fn: Makes the receiver.
+            saved: The names of the variables in the checkpoint that it is for.
+        """
+        with config.gin_errors():
+            return prediction.compile_receiver(self.model, receiver_fn, seed=self.seed, saved=saved)
+
+    def receiver_fn(self, data: EvalSet | InputFn) -> serving.ReceiverFn:
+        """Returns a function that makes a receiver which is fed features as a set or training has them.
+
+        Args:
+            data: The set, or the training input function.
+        """
+        with config.gin_errors():
+            structure = prediction.element_spec(self.model, data, seed=self.seed, mode=ModeKeys.TRAIN)
+        return lambda: serving.receiver_of_spec(structure)
+
+    def _detached(self, eval_set: EvalSet, reason: str, saved: frozenset[str]) -> DetachedEvaluation:
+        logging.info('`%s` is evaluated in a graph of its own, by a checkpoint: %s.', eval_set.stream, reason)
+        sets = {eval_set.stream: eval_set}
+        built = self._compile(None, sets, alone=True, saved=saved)
+        return DetachedEvaluation(Evaluation(built, sets), self.session_config)
+
+    def _compile(
+        self,
+        train_input_fn: Callable[..., Any] | None,
+        sets: Mapping[str, EvalSet],
+        *,
+        alone: bool = False,
+        saved: frozenset[str] | None = None,
+    ) -> Compiled:
+        with config.gin_errors():
+            built = compiled.compile_graph(
+                self.model,
+                train_input_fn,
+                list(sets.values()),
+                seed=self.seed,
+                alone=alone,
+                saved=saved,
+                require_equal_structures=self.require_equal_structures,
+                restart=self.restart,
+                accumulate=self.train_metrics,
+            )
+        compiled.check_scaffolds(built)
+        compiled.check_train_op(built, hooked=self.hooked)
+        return built
+
+
+def metric_names(built: Compiled, apart: Mapping[str, DetachedEvaluation]) -> list[str]:
+    """Returns the metrics of every set, as `set/metric`.
+
+    Args:
+        built: The graph of training.
+        apart: The sets that have a graph of their own.
+    """
+    shared = [f'{stream}/{name}' for tower in built.towers for stream in tower.sources for name in tower.values]
+    return shared + [f'{stream}/{name}' for stream, part in apart.items() for name in part.metrics(stream)]

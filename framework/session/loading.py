@@ -1,0 +1,115 @@
+"""Sessions on a graph of predictions, with the weights of a checkpoint."""
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from absl import logging
+from tensorflow.compat import v1
+
+from framework import errors, run_config
+from framework.graph.prediction import Prediction
+from framework.session import opening
+
+_GRACE_SECS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A session with weights.
+
+    Attributes:
+        session: The session.
+        checkpoint: The prefix of the checkpoint's files, None for initial values.
+        step: The global step of the weights.
+        coordinator: Of the threads that fill queues.
+        threads: These threads.
+    """
+
+    session: v1.Session
+    checkpoint: str | None
+    step: int
+    coordinator: v1.train.Coordinator
+    threads: Sequence[threading.Thread]
+
+    def close(self) -> None:
+        """Ends the threads and the session."""
+        try:
+            self.coordinator.request_stop()
+            self.coordinator.join(self.threads, stop_grace_period_secs=_GRACE_SECS, ignore_live_threads=True)
+        finally:
+            self.session.close()
+
+
+def completed_scaffold(prediction: Prediction, *, freeze: bool = True) -> v1.train.Scaffold:
+    """Returns the Scaffold of a graph of predictions with all of its ops and its saver.
+
+    Args:
+        prediction: The graph.
+        freeze: Whether the graph is finalized, so that nothing can be added to it any more.
+    """
+    graph = prediction.graph
+    scaffold = prediction.spec.scaffold
+    # Scaffold has no other way to make its ops; an export adds assets to the graph afterwards.
+    kept_open = contextlib.nullcontext() if freeze else mock.patch.object(graph, 'finalize')
+    with graph.as_default(), kept_open:
+        opening.give_saver(scaffold)
+        return scaffold.finalize()
+
+
+def load(prediction: Prediction, checkpoint: str | None, config: v1.ConfigProto | None) -> Loaded:
+    """Opens a session and puts the weights of a checkpoint into it; the default graph and session stay as they are.
+
+    Args:
+        prediction: The graph, which is finalized.
+        checkpoint: The prefix of the checkpoint's files; None gives the model its initial values, with a warning.
+        config: The session's configuration, None for the default.
+
+    Raises:
+        CheckpointError: If the checkpoint isn't there, is damaged or of another model.
+        ConfigurationError: If the model's saver leaves variables without a value.
+    """
+    scaffold = completed_scaffold(prediction)
+    session = v1.Session(graph=prediction.graph, config=config or run_config.default_session_config())
+    try:
+        with prediction.graph.as_default():
+            return _loaded(prediction, scaffold, session, checkpoint)
+    except BaseException:
+        session.close()
+        raise
+
+
+def _loaded(prediction: Prediction, scaffold: v1.train.Scaffold, session: v1.Session, checkpoint: str | None) -> Loaded:
+    if checkpoint is None:
+        _initialise(scaffold, session)
+    else:
+        opening.restore(session, scaffold.saver, checkpoint)
+    session.run(prediction.init, feed_dict=scaffold.local_init_feed_dict)
+    _check_ready(scaffold, session)
+    step = int(session.run(prediction.global_step))
+    coordinator = v1.train.Coordinator()
+    has_queues = v1.get_collection(v1.GraphKeys.QUEUE_RUNNERS)
+    threads = v1.train.start_queue_runners(session, coordinator) if has_queues else []
+    return Loaded(session, checkpoint, step, coordinator, threads)
+
+
+def _initialise(scaffold: v1.train.Scaffold, session: v1.Session) -> None:
+    logging.warning('There is no checkpoint: predictions are those of a model with its initial values.')
+    session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
+    if scaffold.init_fn is not None:
+        scaffold.init_fn(session)
+
+
+def _check_ready(scaffold: v1.train.Scaffold, session: v1.Session) -> None:
+    names: Any = session.run(scaffold.ready_op)  # nothing where all are, and from an op of the user's
+    names = () if names is None else np.ravel(names)
+    missing = ', '.join(f'`{name.decode() if isinstance(name, bytes) else name}`' for name in names)
+    if missing:
+        raise errors.ConfigurationError(
+            f'`Scaffold.saver` of prediction leaves variables without a value: {missing}. Give it every variable of '
+            'the model.'
+        )
