@@ -215,6 +215,7 @@ class Experiment:
         graphs = self._graphs(self._seed or 0)
         parts = graphs.evaluation(chosen, self._saved_names(store, checkpoint))
         each: Iterable[Callable[[], str]] = store.choices() if every_commit else [self._choice(store, checkpoint)]
+        os.makedirs(directory.path, exist_ok=True)
         # Not into the event files: TensorBoard takes a smaller step for a restart, and hides what came after it.
         over_time = history.HistoryWriter()
         told = [progress.ConsoleWriter(), writers.MetricsWriter(directory.evaluations_file), over_time]

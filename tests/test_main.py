@@ -252,9 +252,15 @@ def assert_matches(text: str, error: str) -> None:
         (['--gin_file=nowhere/base.gin'], 'nowhere/base.gin'),
         (['--mode=evaluate', '--sets=vlid'], r'`sets` \[vlid\]: no such evaluation set. Did you mean `valid`'),
         (['--model_dir='], '`Experiment.model_dir` is missing'),
-        (['--sets=valid,test'], r'`--sets` \[valid,test\] is for `--mode=evaluate` and .* \[train_and_evaluate\]\. Leave'),
+        (
+            ['--sets=valid,test'],
+            r'`--sets` \[valid,test\] is for `--mode=evaluate` and .* \[train_and_evaluate\]\. Leave',
+        ),
         (['--mode=train', '--checkpoint=a/b'], r'`--checkpoint` \[a/b\] is for `--mode=evaluate` and .* is \[train\]'),
-        (['--mode=smoke', '--sets=valid'], r'`--sets` \[valid\] is for `--mode=evaluate` and `--mode=predict`, and the mode is \[smoke\]'),
+        (
+            ['--mode=smoke', '--sets=valid'],
+            r'`--sets` \[valid\] is for `--mode=evaluate` and `--mode=predict`, and the mode is \[smoke\]',
+        ),
     ],
 )
 def test_a_slip_in_a_flag_is_refused_with_exit_code_2(arguments, text, tmp_path, capsys):

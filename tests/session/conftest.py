@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from framework import run_dir, testing
+from framework import policies, run_dir, testing
 from framework.graph import compiled
 from framework.reporting import rows
 from framework.run_config import EvalSet, RunConfig
-from framework.session import commits, evaluation, loop
+from framework.session import commits, evaluation, followers, loop
 from framework.session.schedule import Schedule
 
 TRAIN_BATCH, EVAL_EXAMPLES, EVAL_BATCH = 4, 10, 4
@@ -64,9 +64,9 @@ def eval_set(name: str = 'valid', examples: Any = VALID, batch: int = EVAL_BATCH
 
 
 def build(
-    model_fn: Callable[..., Any], train_input_fn: Callable[..., Any] | None, sets: list[EvalSet]
+    model_fn: Callable[..., Any], train_input_fn: Callable[..., Any] | None, sets: list[EvalSet], **settings: Any
 ) -> compiled.Compiled:
-    return compiled.compile_graph(compiled.Model(model_fn, None, None), train_input_fn, sets, seed=1)
+    return compiled.compile_graph(compiled.Model(model_fn, None, None), train_input_fn, sets, seed=1, **settings)
 
 
 @pytest.fixture
@@ -84,27 +84,41 @@ def start(tmp_path):
         eval_at_start: bool = False,
         clock: Callable[[], float] = time.perf_counter,
         seed: int | None = None,
+        schedule: Mapping[str, Any] | None = None,
+        follow: policies.Policies | None = None,
+        on_nan: str = 'raise',
+        train_metrics: bool = False,
+        directory: Any = tmp_path,
         **config: Any,
     ) -> Start:
         settings = RunConfig(**{'save_checkpoints_steps': None, 'save_checkpoints_secs': 3600, **config})
         sets = [eval_set()] if sets is None else sets
         input_fn = train_input_fn or testing.array_input_fn(*testing.blobs(20), TRAIN_BATCH)
-        built = build(model_fn, input_fn, sets)
-        schedule = Schedule(
+        more = schedule or {}
+        built = build(model_fn, input_fn, sets, restart=more.get('restart', False), accumulate=train_metrics)
+        plan = Schedule(
             train_steps,
             {s.stream: (every or {}).get(s.stream) for s in sets},
             commits=settings.save_checkpoints_steps is not None or settings.save_checkpoints_secs is not None,
             commit_steps=settings.save_checkpoints_steps,
             eval_at_start=eval_at_start,
+            **more,
         )
-        store = commits.Commits(run_dir.RunDir(tmp_path), keep=settings.keep_checkpoint_max)
+        store = commits.Commits(run_dir.RunDir(directory), keep=settings.keep_checkpoint_max)
         writer = testing.RecordingWriter()
         run = loop.Loop(
             built,
             evaluation.Evaluation(built, {s.stream: s for s in sets}),
             store,
             writer,
-            loop.Settings(schedule, settings, hooks, seed),
+            loop.Settings(
+                plan,
+                settings,
+                hooks,
+                seed,
+                followers=followers.followers_of(follow or policies.Policies(), built.graph),
+                on_nan=on_nan,
+            ),
             clock=clock,
         )
         return Start(run, writer, built)

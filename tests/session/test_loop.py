@@ -15,6 +15,7 @@ from framework.session import commits, loop, training
 from framework.spec import EstimatorSpec, ModeKeys
 
 EVAL_LOSS = 1.0
+TRAIN_BATCH = 4
 
 
 def _model(train, *, evaluation_hooks=()):
@@ -722,3 +723,182 @@ def test_the_session_configuration_is_the_users(start):
 
     start(1, sets=[], hooks=[Look()], session_config=v1.ConfigProto(inter_op_parallelism_threads=3)).run()
     assert seen == [3]
+
+
+# Training data that starts again.
+
+SEVEN = 7  # batches an epoch
+
+
+def test_epochs_of_seven_batches_with_a_pass_every_five_steps(start, batches, make_eval_set):
+    # epoch       |0           |1            |2
+    # step        0    5   7   12   14       19   21
+    # valid (5)        E   E   E    E        E    E
+    # test (2 ep)                   E             E
+    sets = [make_eval_set('valid'), make_eval_set('test')]
+    run = start(
+        None,
+        every={'valid': 5},
+        sets=sets,
+        train_input_fn=batches(SEVEN),
+        schedule={'restart': True, 'train_epochs': 3, 'epoch_periods': {'test': 2}},
+    )
+    result = run.run()
+    assert run.phases == [
+        'commit @0', 'train 5 @5', 'valid @5', 'train 2 @7', 'valid @7', 'train 5 @12', 'valid @12',
+        'train 2 @14', 'valid @14', 'test @14', 'train 5 @19', 'valid @19', 'train 2 @21', 'valid @21', 'test @21',
+        'commit @21',
+    ]  # fmt: skip
+    assert (result.status, result.stop_reason) == ('done', 'trained epoch 3 of 3, to step 21')
+    trained = [row for row in run.told(rows.PhaseRow) if row.phase == 'train']
+    assert sum(row.examples for row in trained) == 3 * SEVEN * 4
+    assert [row.examples for row in trained] == [20, 8, 20, 8, 20, 8]
+
+
+@pytest.mark.parametrize('stop', [3, 5, 7, 9, 14, 20])
+def test_epochs_are_counted_over_a_stop(start, batches, stop):
+    # The place within an epoch is not kept here: the epoch that was interrupted begins again.
+    settings = {
+        'every': {'valid': 5},
+        'train_input_fn': batches(SEVEN),
+        'schedule': {'restart': True, 'train_epochs': 3},
+    }
+    start(None, hooks=[_at_step(stop, _signal)], **settings).run()
+    second = start(None, **settings)
+    result = second.run()
+    assert result.stop_reason.startswith('trained epoch 3 of 3')
+    assert result.global_step == 21 + stop % SEVEN if stop % SEVEN else 21
+
+
+def test_data_that_ended_goes_on_where_it_may_now_start_again(start, batches):
+    assert start(None, train_input_fn=batches(SEVEN)).run().status == 'exhausted'
+    result = start(10, train_input_fn=batches(SEVEN), schedule={'restart': True}).run()
+    assert (result.status, result.global_step) == ('done', 10)
+
+
+def test_data_without_a_batch_is_refused_where_it_starts_again_too(start, batches):
+    with pytest.raises(errors.ConfigurationError, match=r'gave no batch in epoch 1'):
+        start(4, train_input_fn=batches(0), schedule={'restart': True}).run()
+
+
+def test_tensors_can_not_start_again(start):
+    def input_fn():
+        data = tf.data.Dataset.from_tensors(testing.blobs(4))
+        return v1.data.make_one_shot_iterator(data).get_next()
+
+    with pytest.raises(errors.ConfigurationError, match=r"`Experiment.on_train_end` \['restart'\] needs a Dataset"):
+        start(4, train_input_fn=input_fn, schedule={'restart': True})
+
+
+def test_epochs_of_infinite_data_are_refused(start):
+    run = start(None, schedule={'restart': True, 'train_epochs': 2})
+    with pytest.raises(errors.ConfigurationError, match=r'is infinite, so there are no epochs to count'):
+        run.run()
+
+
+def test_infinite_data_never_start_again(start):
+    assert start(6, schedule={'restart': True}).run().status == 'done'
+
+
+def test_weights_over_epochs_are_those_of_data_that_repeat(start, batches, tmp_path):
+    data = testing.blobs(TRAIN_BATCH * SEVEN)
+
+    def repeated():
+        return tf.data.Dataset.from_tensor_slices(data).batch(TRAIN_BATCH).repeat()
+
+    for name, settings in {
+        'a': {'train_input_fn': batches(SEVEN), 'schedule': {'restart': True}},
+        'b': {'train_input_fn': repeated},
+    }.items():
+        (tmp_path / name).mkdir()
+        start(17, directory=tmp_path / name, **settings).run()
+    first, second = (testing.checkpoint_values(str(tmp_path / name / 'model.ckpt-17')) for name in 'ab')
+    for key, value in first.items():
+        np.testing.assert_array_equal(value, second[key])
+
+
+# Passes by the clock.
+
+
+def test_a_clock_asks_for_passes(start, clock, make_eval_set):
+    # seconds     0   10   20   30   40   50     (10 a train run)
+    # step        0   1    2    3    4    5
+    # valid (25)                E         E
+    hook = testing.RecordingHook(after_run=lambda _: clock.advance(10))
+    run = start(5, hooks=[hook], clock=clock, schedule={'second_periods': {'valid': 25.0}})
+    run.run()
+    assert run.phases == ['commit @0', 'train 3 @3', 'valid @3', 'train 2 @5', 'valid @5', 'commit @5']
+
+
+def test_summaries_and_lines_by_the_clock(start, clock):
+    hook = testing.RecordingHook(after_run=lambda _: clock.advance(10))
+    config = {'save_summary_secs': 25, 'save_summary_steps': None, 'log_step_count_secs': 35}
+    run = start(8, sets=[], hooks=[hook], clock=clock, **config, log_step_count_steps=None)
+    run.run()
+    assert [row.step for row in run.told(rows.SummaryRow)] == [1, 4, 7]
+    assert [row.step for row in run.told(rows.StepRow)] == [4, 8]
+
+
+# Losses that are not finite.
+
+
+def _nan_at(step):
+    def train(features):
+        before = tf.cast(v1.train.get_global_step(), tf.float32)
+        bad = tf.equal(before, step - 1.0)
+        loss = tf.where(bad, np.nan, 1.0) + 0.0 * tf.reduce_sum(features)
+        with tf.control_dependencies([loss]):  # it reads the step before that moves
+            return {'loss': loss, 'train_op': _add_to_step(1)}
+
+    return _model(train)
+
+
+def test_a_run_that_stops_at_a_loss_that_is_not_finite_saves_nothing_of_it(start, tmp_path):
+    run = start(9, every={'valid': 2}, model_fn=_nan_at(5), on_nan='stop', save_checkpoints_secs=3600)
+    result = run.run()
+    assert (result.status, result.exit_code, result.global_step) == ('stopped', 0, 5)
+    assert "`loss` [nan] is not finite at step 5, and `on_nan` is ['stop']" in result.stop_reason
+    assert run.phases[-1] == 'train 1 @5' and _saved(tmp_path) == [0]
+
+
+def test_a_run_that_ignores_a_loss_that_is_not_finite_goes_on(start, caplog):
+    result = start(9, model_fn=_nan_at(5), on_nan='ignore').run()
+    assert (result.status, result.global_step) == ('done', 9)
+
+
+# Metrics of training.
+
+
+def test_metrics_of_training_are_those_of_their_log_period(start):
+    data = testing.blobs(20)[0]
+
+    def model_fn(features, labels, mode):
+        made = testing.linear_model_fn(features, labels, mode)
+        if mode != ModeKeys.TRAIN:
+            return made
+        metrics = {'mean': v1.metrics.mean(features)}
+        return EstimatorSpec(mode, loss=made.loss, train_op=made.train_op, eval_metric_ops=metrics)
+
+    run = start(10, sets=[], model_fn=model_fn, train_metrics=True, log_step_count_steps=5)
+    result = run.run()
+    told = [row.metrics['mean'] for row in run.told(rows.StepRow)]
+    # Five batches of 4 are all 20 examples, in both periods.
+    np.testing.assert_allclose(told, [data.mean()] * 2, rtol=1e-6)
+    assert result.metrics['train']['mean'] == told[-1]
+
+
+def test_metrics_of_training_change_no_weight(start, tmp_path):
+    def model_fn(features, labels, mode):
+        made = testing.linear_model_fn(features, labels, mode)
+        if mode != ModeKeys.TRAIN:
+            return made
+        metrics = {'mean': v1.metrics.mean(features), 'accuracy': v1.metrics.accuracy(labels, labels)}
+        return EstimatorSpec(mode, loss=made.loss, train_op=made.train_op, eval_metric_ops=metrics)
+
+    for name, accumulate in {'with': True, 'without': False}.items():
+        (tmp_path / name).mkdir()
+        start(8, sets=[], model_fn=model_fn, train_metrics=accumulate, directory=tmp_path / name).run()
+    first, second = (testing.checkpoint_values(str(tmp_path / name / 'model.ckpt-8')) for name in ('with', 'without'))
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        np.testing.assert_array_equal(value, second[key])

@@ -12,12 +12,14 @@ from framework.session.schedule import Commit, Evaluate, Progress, Schedule, Sto
 class _Walk:
     """Does what a schedule says, without a graph: the train runs move the step by `moves`, over and over."""
 
-    def __init__(self, schedule, progress=Progress(0, 0), moves=(1,), due=(), runs=0):  # noqa: B008  (frozen)
+    def __init__(self, schedule, progress=Progress(0, 0), moves=(1,), due=(), runs=0, epoch=None, sets_due=None):  # noqa: B008  (frozen)
         self.schedule = schedule
         self.progress = progress
         self._moves = moves
         self._due = due  # steps at which the clock asks for a commit
         self._runs = runs
+        self._epoch = epoch  # the steps after which the training data starts again
+        self._sets_due = sets_due or {}  # sets that the clock asks for, by step
         self._asked = set()
         self.phases = []
         self.events = []  # a train run, a pass or a commit each
@@ -29,15 +31,23 @@ class _Walk:
         first = self.progress.step
         while self.progress.step < first + steps:
             step = self.progress.step
+            if self._epoch is not None and step - self.progress.epoch_start >= self._epoch:
+                self._change(epochs=self.progress.epochs + 1, epoch_start=step)
+                break
             self._change(step=step + self._moves[self._runs % len(self._moves)], previous_step=step, unsaved_runs=True)
             self._runs += 1
             self.events.append(f't{self.progress.step}')
-            if len(self.events) == stop_after or self._clock():
+            if len(self.events) == stop_after or self._clock() or self._clock_sets():
                 break
-        self.phases.append(f'+{self.progress.step - first}')
+        if self.progress.step > first:
+            self.phases.append(f'+{self.progress.step - first}')
 
     def _clock(self):
         return self.progress.step in self._due and self.progress.step not in self._asked
+
+    def _clock_sets(self):
+        step = self.progress.step
+        return [name for name in self._sets_due.get(step, ()) if self.progress.evaluated.get(name) != step]
 
     def _evaluate(self, streams, stop_after):
         for stream in streams:
@@ -53,7 +63,7 @@ class _Walk:
         while True:
             if len(self.events) == stop_after:
                 self._change(ended=True, interrupted=True)
-            match self.schedule.next(self.progress, commit_due=self._clock()):
+            match self.schedule.next(self.progress, self._clock(), self._clock_sets()):
                 case Train(steps):
                     self._train(steps, stop_after)
                 case Evaluate(streams):
@@ -71,7 +81,7 @@ class _Walk:
         """Returns the walk of the next process: it knows what the last commit knew."""
         assert not self.progress.unsaved_runs and not self.progress.unsaved_passes
         progress = dataclasses.replace(self.progress, ended=False, interrupted=False)
-        return _Walk(self.schedule, progress, self._moves, runs=self._runs)
+        return _Walk(self.schedule, progress, self._moves, runs=self._runs, epoch=self._epoch)
 
 
 def _phases(schedule, **settings):
@@ -193,6 +203,80 @@ def test_a_run_that_is_made_longer_goes_on_without_repeating_its_last_pass():
     assert _phases(Schedule(9, {'a': 4}), progress=done) == '+3 a +1 a C .'
 
 
+def test_three_sets_with_periods_of_their_own_come_together_where_their_periods_meet():
+    # step    0  10 20 30 40 50 60 70 80 90 100
+    # a (10)     a  a  a  a  a  a  a  a  a  a
+    # b (20)        b     b     b     b     b
+    # c (50)                 c              c
+    schedule = Schedule(100, {'a': 10, 'b': 20, 'c': 50})
+    assert _phases(schedule) == (
+        'C +10 a +10 a b +10 a +10 a b +10 a c +10 a b +10 a +10 a b +10 a +10 a b c C .'
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize('stop', [1, 10, 25, 40, 50, 77, 99])
+def test_a_stop_between_periods_changes_no_pass(stop):
+    # A signal at any step: a commit, and the next process makes the passes that were left, at their steps.
+    schedule = Schedule(100, {'a': 10, 'b': 20, 'c': 50})
+    whole = [event for event in _Walk(schedule).go().events if event[0] != 'C']
+    at_stop = whole.index(f't{stop}') + 2  # the commit of step 0 is an event, too
+    first = _Walk(schedule).go(stop_after=at_stop)
+    assert first.phases[-2:] == ['C', '.']
+    second = first.resumed().go()
+    assert [event for event in first.events + second.events if event[0] != 'C'] == whole
+
+
+# Data that starts again.
+
+
+def test_periods_begin_anew_with_every_epoch_and_its_end_makes_the_passes():
+    # epochs of 7 steps    |0       |1        |2
+    # step                 0    5  7    12 14     19 21
+    # a (5)                     a  a    a  a      a  a
+    # end only                                       b
+    schedule = Schedule(None, {'a': 5, 'b': None}, restart=True, train_epochs=3)
+    assert _phases(schedule, epoch=7) == 'C +5 a +2 a +5 a +2 a +5 a +2 a b C .'
+
+
+def test_a_set_with_a_period_in_epochs_comes_at_their_ends():
+    # epochs of 7 steps    |0   |1      |2      |3      |4
+    # step                 0    7      14      21      28      35
+    # a (2 epochs)                      a               a       a
+    # b (1 epoch)               b       b       b       b       b
+    schedule = Schedule(None, {'a': None, 'b': None}, {'a': 2, 'b': 1}, restart=True, train_epochs=5)
+    assert _phases(schedule, epoch=7) == 'C +7 b +7 a b +7 b +7 a b +7 a b C .'
+
+
+def test_a_period_that_ends_with_the_epoch_makes_one_pass():
+    schedule = Schedule(14, {'a': 7}, restart=True)
+    assert _phases(schedule, epoch=7) == 'C +7 a +7 a C .'
+
+
+def test_the_step_to_reach_ends_a_run_in_the_middle_of_an_epoch():
+    assert _phases(Schedule(10, {'a': 5}, restart=True), epoch=7) == 'C +5 a +2 a +3 a C .'
+
+
+def test_commits_keep_their_period_over_epochs():
+    # step    0  4   7  8   12 14
+    # commit  C  C      C   C  C
+    # a              a         a
+    schedule = Schedule(14, {'a': 7}, restart=True, commit_steps=4)
+    assert _phases(schedule, epoch=7) == 'C +4 C +3 a +1 C +4 C +2 a C .'
+
+
+def test_a_clock_asks_for_passes_between_steps():
+    # step    0  2     5  6
+    # a          a     a  a
+    # b (3)         b     b
+    schedule = Schedule(6, {'a': None, 'b': 3}, second_periods={'a': 60.0})
+    assert _phases(schedule, sets_due={2: ['a'], 5: ['a']}) == 'C +2 a +1 b +2 a +1 a b C .'
+
+
+def test_whoever_wants_a_commit_gets_it_after_the_passes():
+    wanted = Progress(3, 2, {'a': 3}, committed=True, unsaved_runs=True, unsaved_passes=True, commit_wanted=True)
+    assert Schedule(8, {'a': 3}).next(wanted) == Commit()
+
+
 _SCHEDULES = {
     'periods': Schedule(12, {'a': 3, 'b': 4, 'c': None}, commit_steps=5, eval_at_start=True),
     'all on one boundary': Schedule(8, {'a': 4, 'b': 4}, commit_steps=4),
@@ -217,6 +301,17 @@ def test_a_run_that_is_stopped_anywhere_goes_on_with_the_phases_that_were_left(n
         assert [event for event in second.events if event != extra] == left, f'stopped after {whole[:stop_after]}'
 
 
+@pytest.mark.parametrize('stop_after', range(1, 34))
+def test_a_run_over_epochs_that_is_stopped_anywhere_goes_on_with_the_phases_that_were_left(stop_after):
+    schedule = Schedule(None, {'a': 5, 'b': None, 'c': None}, {'c': 2}, restart=True, train_epochs=3, commit_steps=6)
+    whole = _Walk(schedule, epoch=7).go().events
+    first = _Walk(schedule, epoch=7).go(stop_after)
+    extra = f'C{first.progress.step}'
+    second = first.resumed().go()
+    made = first.events[:stop_after] + second.events
+    assert [event for event in made if event != extra] == [event for event in whole if event != extra]
+
+
 @pytest.mark.parametrize('steps', range(9))
 def test_a_killed_run_repeats_from_its_last_commit(steps):
     # kill -9: what came after the last commit is gone, and comes again.
@@ -238,6 +333,22 @@ def test_a_killed_run_repeats_from_its_last_commit(steps):
         ),
         ({'train_steps': None}, 'Train until the data ends; no evaluation; commit by the clock and at the end.'),
         ({'train_steps': 3, 'commits': False}, 'Train to step 3; no evaluation; no commits.'),
+        (
+            {'train_steps': None, 'restart': True, 'train_epochs': 3, 'periods': {'a': 5, 'b': None}},
+            'Train for 3 epochs, starting the data again when it ends; evaluate `a` every 5 steps and at the end of '
+            'the data, `b` at the end; commit by the clock and at the end.',
+        ),
+        (
+            {
+                'train_steps': 9,
+                'periods': {'a': None, 'b': None},
+                'epoch_periods': {'a': 1},
+                'second_periods': {'b': 60},
+                'restart': True,
+            },
+            'Train to step 9, starting the data again when it ends; evaluate `a` every epoch and at the end, `b` every '
+            '60 s and at the end of the data; commit by the clock and at the end.',
+        ),
     ],
 )
 def test_a_schedule_says_what_comes_when(settings, text):

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tensorflow.compat import v1
 
 from framework import EstimatorSpec, EvalSet, Experiment, ModeKeys, RunConfig
+from framework.run_config import default_session_config
 
 KEYS = v1.GraphKeys
 SEED = 3
@@ -136,7 +137,8 @@ def lone_evaluations(model_fn: Any, checkpoint: str) -> dict[str, tuple[Values, 
         saver = v1.train.Saver()
         found = {}
         for stream, start in starts.items():
-            with v1.Session() as session:
+            # As many rounds of graph optimizations as in a run: more may fuse other ops, and round otherwise.
+            with v1.Session(config=default_session_config()) as session:
                 session.run([*initializers(), start])
                 saver.restore(session, checkpoint)
                 batches = -(-len(SETS[stream][1]) // BATCH)

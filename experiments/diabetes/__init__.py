@@ -1,0 +1,1 @@
+"""Progression of diabetes: regression on feature columns, for the 442 patients that scikit-learn ships."""
