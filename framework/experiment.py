@@ -245,8 +245,10 @@ class Experiment:
         predictions.check_output(output)
         data = self._source(source)
         store = self._store(self._directory())
-        path, batches = self._predictions(store, data, checkpoint, keys)
-        return prediction_files.write(output, batches, commits.global_step(path))
+        built = self._graphs(self._seed or 0).predicting(data, self._saved_names(store, checkpoint))
+        with holding.held(self._choice(store, checkpoint)) as path:
+            batches = prediction.predict(built, path, keys=keys, session_config=self._config.session_config)
+            return prediction_files.write(output, batches, commits.global_step(path))
 
     def predictions(
         self,
@@ -258,7 +260,10 @@ class Experiment:
 
         Nothing runs before the first `next`. `framework.session.prediction.single_examples` splits the batches.
         """
-        return self._predictions(self._store(self._directory()), self._source(source), checkpoint, keys)[1]
+        store = self._store(self._directory())
+        built = self._graphs(self._seed or 0).predicting(self._source(source), self._saved_names(store, checkpoint))
+        choice = self._choice(store, checkpoint)
+        return prediction.predict(built, choice, keys=keys, session_config=self._config.session_config)
 
     def predictor(self, checkpoint: str = holding.LATEST) -> prediction.Predictor:
         """Returns the model, loaded: call it with features `[B, ...]` as the batches of training have them.
@@ -269,9 +274,8 @@ class Experiment:
         store = self._store(self._directory())
         graphs = self._graphs(self._seed or 0)
         built = graphs.served(graphs.receiver_fn(self._any_source()), self._saved_names(store, checkpoint))
-        return prediction.Predictor(
-            built, self._choice(store, checkpoint)(), session_config=self._config.session_config
-        )
+        choice = self._choice(store, checkpoint)
+        return prediction.Predictor(built, choice, session_config=self._config.session_config)
 
     def export(self, checkpoint: str = holding.LATEST) -> str:
         """Writes a SavedModel into `export/<latest, best or checkpoint>/<timestamp>/`, and returns its directory.
@@ -322,8 +326,7 @@ class Experiment:
                 result = known.run.run()
             result = dataclasses.replace(result, history=over_time.history())
             run_dir.write_atomically(directory.result_file, writers.result_json(result))
-            if result.exit_code == 0 and result.best is not None and self._policies.exports_best:
-                self._export(graphs, directory, holding.BEST, holding.BEST)
+            self._export_best(graphs, directory, result)
         logging.info('Result:\n%s', tables.result_table(result))
         return result
 
@@ -401,14 +404,6 @@ class Experiment:
         with holding.held(self._choice(store, checkpoint)) as path:
             return opening.saved_names(path)
 
-    def _predictions(
-        self, store: commits.Commits, data: EvalSet | InputFn, checkpoint: str, keys: Sequence[str] | None
-    ) -> tuple[str, prediction.Batches]:
-        """Returns the checkpoint and the predictions of its weights."""
-        built = self._graphs(self._seed or 0).predicting(data, self._saved_names(store, checkpoint))
-        path = self._choice(store, checkpoint)()
-        return path, prediction.predict(built, path, keys=keys, session_config=self._config.session_config)
-
     def _export(self, graphs: Graphs, directory: run_dir.RunDir, checkpoint: str, name: str) -> str:
         store = self._store(directory)
         receiver_fn = self._receiver_fn or graphs.receiver_fn(self._any_source())
@@ -417,6 +412,13 @@ class Experiment:
             return export.export_saved_model(
                 built, path, directory.exports(name), session_config=self._config.session_config
             )
+
+    def _export_best(self, graphs: Graphs, directory: run_dir.RunDir, result: RunResult) -> None:
+        """Exports the best checkpoint of a run that ended, if that is asked for, once."""
+        if result.exit_code != 0 or result.best is None or not self._policies.exports_best:
+            return
+        if export.newest_step(directory.exports(holding.BEST)) != result.best.step:
+            self._export(graphs, directory, holding.BEST, holding.BEST)
 
     def _store(self, directory: run_dir.RunDir) -> commits.Commits:
         return commits.Commits(

@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import flags
 from tensorflow.compat import v1
 
-from framework import EstimatorSpec, ModeKeys, main, testing
+from framework import EstimatorSpec, ModeKeys, config, main, testing
 
 FEATURES, LABELS = testing.blobs(40)
 KEYS = v1.GraphKeys
@@ -266,6 +266,43 @@ def assert_matches(text: str, error: str) -> None:
 def test_a_slip_in_a_flag_is_refused_with_exit_code_2(arguments, text, tmp_path, capsys):
     assert run(tmp_path, {}, *arguments) == 2
     assert_matches(text, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'text'),
+    [
+        (['--mode=predict', '--sets=valid'], r'`--output` is missing, and prediction needs it'),
+        (['--mode=predict', '--output=p.csv'], r'`output` \[p.csv\] must end in `.jsonl`'),
+        (['--mode=predict', '--output=nowhere/p.npz'], r'must be a file in a directory that exists'),
+        (['--mode=predict', '--output=p.npz', '--sets=valid,test'], r'`--sets` \[valid,test\] names several sets'),
+        (['--mode=evaluate', '--all', '--checkpoint=best'], r'`--all` and `--checkpoint` \[best\] say different'),
+        (['--mode=export', '--all'], r'`--all` \[True\] is for `--mode=evaluate`, and the mode is \[export\]'),
+        (['--mode=smoke', '--output=p.npz'], r'`--output` \[p.npz\] is for `--mode=predict`'),
+    ],
+)
+def test_a_slip_in_the_flags_of_a_mode_is_refused_with_exit_code_2(arguments, text, tmp_path, capsys):
+    assert run(tmp_path, {}, *arguments) == 2
+    assert_matches(text, capsys.readouterr().err)
+
+
+def test_every_mode_runs(tmp_path, capsys):
+    assert run(tmp_path, {'Experiment.keep_best': '@KeepBest()', 'KeepBest.metric': '"valid/loss"'}) == 0
+    for arguments in (
+        ['--mode=evaluate', '--checkpoint=best'],
+        ['--mode=evaluate', '--all', '--sets=valid'],
+        ['--mode=predict', f'--output={tmp_path}/p.jsonl', '--sets=valid', '--checkpoint=best'],
+        ['--mode=export', '--checkpoint=best'],
+        ['--mode=describe'],
+        ['--mode=smoke'],
+    ):
+        config.clear()
+        capsys.readouterr()
+        assert run(tmp_path, {}, *arguments) == 0, arguments
+        said = capsys.readouterr().out
+        if '--mode=export' in arguments:
+            assert (pathlib.Path(said.strip()) / 'saved_model.pb').is_file()
+        assert ('Train to step 4' in said) == ('--mode=describe' in arguments)
+    assert (tmp_path / 'p.jsonl').read_text().count('\n') == 40
 
 
 def test_evaluation_without_a_checkpoint_is_refused_with_exit_code_3(tmp_path, capsys):

@@ -201,7 +201,9 @@ def test_an_export_serves_the_predictions_of_its_checkpoint(trained):
 
 
 def test_the_best_is_exported_at_the_end_on_request(tmp_path):
-    result = _make(tmp_path, keep_best=KeepBest(metric='valid/loss', export=True)).train_and_evaluate()
+    experiment = _make(tmp_path, keep_best=KeepBest(metric='valid/loss', export=True))
+    result = experiment.train_and_evaluate()
+    experiment.train_and_evaluate()  # nothing is left to do, so nothing is exported again
     (path,) = glob.glob(str(tmp_path / 'export' / 'best' / '*'))
     np.testing.assert_array_equal(_served(path, TEST[0]), _classes(result.best.checkpoint, TEST[0]))
 

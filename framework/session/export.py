@@ -15,7 +15,7 @@ from framework import errors, run_config
 from framework.export_outputs import ExportOutput
 from framework.graph.prediction import Prediction
 from framework.serving import InputReceiver
-from framework.session import loading, opening
+from framework.session import commits, loading, opening
 
 _DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _EXTRA = 'assets.extra'
@@ -64,6 +64,18 @@ def export_saved_model(
             os.rename(temporary, target)
     logging.info('Exported to %s: %s.', target, ', '.join(signatures))
     return target
+
+
+def newest_step(base_dir: str | os.PathLike[str]) -> int | None:
+    """Returns the global step of the newest export in a directory, None where there is none.
+
+    Args:
+        base_dir: The directory of the exports.
+    """
+    exports = [name for name in os.listdir(base_dir) if name.isdigit()] if os.path.isdir(base_dir) else []
+    if not exports:
+        return None
+    return commits.global_step(os.path.join(base_dir, max(exports, key=int), 'variables', 'variables'))
 
 
 # Signatures.

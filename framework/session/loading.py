@@ -2,9 +2,10 @@
 
 import contextlib
 import dataclasses
+import os
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 from unittest import mock
 
 import numpy as np
@@ -13,8 +14,9 @@ from tensorflow.compat import v1
 
 from framework import errors, run_config
 from framework.graph.prediction import Prediction
-from framework.session import opening
+from framework.session import holding, opening
 
+Checkpoint: TypeAlias = str | Callable[[], str] | None
 _GRACE_SECS = 10
 
 
@@ -61,12 +63,13 @@ def completed_scaffold(prediction: Prediction, *, freeze: bool = True) -> v1.tra
         return scaffold.finalize()
 
 
-def load(prediction: Prediction, checkpoint: str | None, config: v1.ConfigProto | None) -> Loaded:
+def load(prediction: Prediction, checkpoint: Checkpoint, config: v1.ConfigProto | None) -> Loaded:
     """Opens a session and puts the weights of a checkpoint into it; the default graph and session stay as they are.
 
     Args:
         prediction: The graph, which is finalized.
-        checkpoint: The prefix of the checkpoint's files; None gives the model its initial values, with a warning.
+        checkpoint: The prefix of the checkpoint's files, or a function that returns it, asked again where a training
+            beside this removes them; None gives the model its initial values, with a warning.
         config: The session's configuration, None for the default.
 
     Raises:
@@ -77,7 +80,11 @@ def load(prediction: Prediction, checkpoint: str | None, config: v1.ConfigProto 
     session = v1.Session(graph=prediction.graph, config=config or run_config.default_session_config())
     try:
         with prediction.graph.as_default():
-            return _loaded(prediction, scaffold, session, checkpoint)
+            if not callable(checkpoint):
+                return _loaded(prediction, scaffold, session, checkpoint)
+            with holding.held(checkpoint) as held:
+                named = os.path.join(os.path.dirname(checkpoint()), os.path.basename(held))
+                return dataclasses.replace(_loaded(prediction, scaffold, session, held), checkpoint=named)
     except BaseException:
         session.close()
         raise

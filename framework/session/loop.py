@@ -327,10 +327,16 @@ class Loop:
                 self._unsaved_passes = True
                 self._passed_at[stream] = self._clock()
                 self._writer.write_pass(row)
-                self._settings.followers.saw(row)
-                if self._settings.followers.plateau is not None:
-                    self._settings.followers.plateau.act(session)
+                self._follow(session, row)
                 self._told(PhaseRow('evaluate', row.step, self._clock() - start, stream, row.batches, row.examples))
+
+    def _follow(self, session: v1.Session, row: PassRow) -> None:
+        if self._restored is not None:
+            return  # these weights were seen at their own step
+        followers = self._settings.followers
+        followers.saw(row)
+        if followers.plateau is not None:
+            followers.plateau.act(session)
 
     def _make_pass(self, session: v1.Session, stream: str, saver: v1.train.Saver) -> PassRow:
         detached = self._settings.detached.get(stream)

@@ -1,7 +1,7 @@
 """Predictions of a checkpoint: for the batches of an input_fn, or for features that a caller hands over."""
 
 import contextlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +24,7 @@ _OF_A_HOOK = 'a hook of a prediction'
 
 def predict(
     prediction: Prediction,
-    checkpoint: str | None,
+    checkpoint: loading.Checkpoint,
     *,
     keys: Sequence[str] | None = None,
     hooks: Sequence[Hook] = (),
@@ -38,7 +38,8 @@ def predict(
 
     Args:
         prediction: A graph with an input_fn. It may be used again, where no hook adds to it in `begin`.
-        checkpoint: The prefix of the checkpoint's files; None for initial values, with a warning.
+        checkpoint: The prefix of the checkpoint's files, or a function that returns it, asked again where a training
+            beside this removes them; None for initial values, with a warning.
         keys: The names of the predictions to make, None for all.
         hooks: SessionRunHooks that see each batch, before those of the model (`EstimatorSpec.prediction_hooks`).
         steps: How many batches, None for as many as the `EvalSet` says, and all where it says nothing. Tensors
@@ -82,7 +83,7 @@ def _chosen(predictions: Mapping[str, Any], keys: Sequence[str] | None) -> dict[
     return {key: predictions[key] for key in keys or predictions}
 
 
-def _batches(batches: '_Pass', checkpoint: str | None, session_config: v1.ConfigProto | None) -> Batches:
+def _batches(batches: '_Pass', checkpoint: loading.Checkpoint, session_config: v1.ConfigProto | None) -> Batches:
     with contextlib.closing(batches.start(checkpoint, session_config)):
         made = 0
         while batches.goes_on(made):
@@ -117,7 +118,7 @@ class _Pass:
         read = movement.ancestors(part for part in parts if isinstance(part, tf.Tensor))
         self._fetches = [dict(chosen), [op for op in read if op.name in self._input.ends]]
 
-    def start(self, checkpoint: str | None, config: v1.ConfigProto | None) -> loading.Loaded:
+    def start(self, checkpoint: loading.Checkpoint, config: v1.ConfigProto | None) -> loading.Loaded:
         with self._graph.as_default(), ends.named_stop(_OF_A_HOOK):
             for hook in self._hooks:
                 hook.begin()
@@ -182,7 +183,9 @@ class Predictor:
         CheckpointError: If the checkpoint isn't there, is damaged or of another model.
     """
 
-    def __init__(self, prediction: Prediction, checkpoint: str | None, *, session_config: v1.ConfigProto | None = None):
+    def __init__(
+        self, prediction: Prediction, checkpoint: loading.Checkpoint, *, session_config: v1.ConfigProto | None = None
+    ):
         if prediction.receiver is None:
             raise errors.ConfigurationError('A `Predictor` needs a graph with a receiver. Build it for one.')
         if prediction.spec.prediction_hooks:
@@ -218,7 +221,7 @@ class Predictor:
         """The prefix of the checkpoint's files; None for initial values."""
         return self._open().checkpoint
 
-    def reload(self, checkpoint: str) -> None:
+    def reload(self, checkpoint: str | Callable[[], str]) -> None:
         """Takes the weights of another checkpoint; when that fails, the former ones stay.
 
         Args:

@@ -305,6 +305,15 @@ def test_the_best_weights_come_back_at_the_end_and_are_evaluated_and_saved(start
     assert result.metrics['test']['loss'] == 8.0 and result.metrics['valid']['loss'] == 8.0
 
 
+def test_the_passes_with_the_best_weights_count_a_second_time_nowhere(start, tmp_path):
+    follow = policies.agreed(policies.KeepBest(metric='valid/score', mode='max', keep=3), RESTORE.early_stopping, None)
+    settings = {'model_fn': _scripted(SERIES), 'every': {'valid': EVERY}, 'follow': follow}
+    result = start(None, **settings).run()
+    assert [step for step, _ in result.best.kept] == [8, 12, 10] and _kept(tmp_path) == [8, 10, 12]
+    assert 'in 3 passes' in result.stop_reason
+    assert 'in 3 passes' in start(None, **settings).run().stop_reason
+
+
 @pytest.mark.parametrize('stop', [1, 2, 3, 4])
 def test_best_weights_come_back_also_when_the_last_passes_were_interrupted(start, make_eval_set, tmp_path, stop):
     # The passes at step 14: valid, then, with the best weights, valid and test.
