@@ -2,37 +2,33 @@
 
 import contextlib
 import dataclasses
-import json
 import os
-import random
-import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import gin
 from absl import logging
-from tensorflow.compat import v1
 
 from framework import config, errors, input_functions, policies, run_dir, serving, settings, spec, warm_start
-from framework.graph.calls import Compiled, Model
-from framework.reporting import history, predictions, progress, tables, tensorboard, writers
+from framework.graph.calls import Model
+from framework.reporting import history, predictions, progress, tables, writers
 from framework.reporting.rows import RunResult
 from framework.run_config import EvalPeriod, EvalSet, InputFn, RunConfig, hooks_tuple, positive
 from framework.session import (
     commits,
     description,
     detached,
-    evaluation,
     export,
-    followers,
     holding,
-    loop,
+    identity,
     opening,
     prediction,
     prediction_files,
+    reading,
+    start,
 )
-from framework.session.graphs import Graphs, metric_names
+from framework.session.graphs import Graphs
 from framework.session.schedule import Schedule, periods_of
 
 _SMOKE_STEPS = 2
@@ -75,6 +71,8 @@ class Experiment:
         require_equal_structures: bool = False,
         evaluation_graph: str = 'auto',
         sanity_batches: int = 2,
+        reproducible: str = identity.BEST_EFFORT,
+        resume: str = identity.AUTO,
         predict_input_fn: InputFn | None = None,
         serving_input_receiver_fn: serving.ReceiverFn | None = None,
     ):
@@ -112,6 +110,11 @@ class Experiment:
             evaluation_graph: `auto` evaluates in the graph of training wherever that is right, else, for one set, in a
                 graph of its own with the weights of a checkpoint. `separate` does so for all sets.
             sanity_batches: Batches of every evaluation tower that a fresh run tries out before its first step.
+            reproducible: How much is done so that a run that is killed and started again ends with the same bits.
+                `best_effort`: all that can be, and what can't is said in a line. `exact` refuses that, and the rounding
+                of another machine. `off`: nothing.
+            resume: What happens where the run directory holds a run that this one would not continue as it began:
+                `auto` refuses, `force` goes on. `never` refuses any directory with a commit.
             predict_input_fn: What `predict` reads by default; called with mode PREDICT.
             serving_input_receiver_fn: What an export is fed, see `framework.serving`; `framework.serving` builds some.
                 None: features as the batches of training have them.
@@ -157,6 +160,8 @@ class Experiment:
         )
         self._all_apart = settings.checked_evaluation_graph(evaluation_graph)
         self._sanity_batches = settings.checked_sanity_batches(sanity_batches)
+        self._level = settings.checked_choice('Experiment.reproducible', reproducible, identity.LEVELS)
+        self._resume = settings.checked_choice('Experiment.resume', resume, identity.RESUMES)
         if predict_input_fn is not None:
             input_functions.check_input_fn(predict_input_fn, name='Experiment.predict_input_fn')
         self._predict_input_fn = predict_input_fn
@@ -190,7 +195,8 @@ class Experiment:
         logging.info('Smoke: %d steps and batches of every set; the run directory stays untouched.', _SMOKE_STEPS)
         with tempfile.TemporaryDirectory(prefix='smoke-') as directory:
             schedule = Schedule(_SMOKE_STEPS, dict.fromkeys(sets), restart=self._restart)
-            return self._train(sets, schedule, run_dir.RunDir(directory))
+            result = self._train(sets, schedule, run_dir.RunDir(directory))
+        return dataclasses.replace(result, best=None)  # its files are gone
 
     def evaluate(
         self, sets: Sequence[str] | None = None, checkpoint: str = holding.LATEST, every_commit: bool = False
@@ -212,13 +218,16 @@ class Experiment:
         chosen = self._chosen(sets)
         directory = self._directory()
         store = self._store(directory)
-        graphs = self._graphs(self._seed or 0)
+        graphs = self._graphs(self._seed_of(store))
         parts = graphs.evaluation(chosen, self._saved_names(store, checkpoint))
         each: Iterable[Callable[[], str]] = store.choices() if every_commit else [self._choice(store, checkpoint)]
-        os.makedirs(directory.path, exist_ok=True)
         # Not into the event files: TensorBoard takes a smaller step for a restart, and hides what came after it.
         over_time = history.HistoryWriter()
-        told = [progress.ConsoleWriter(), writers.MetricsWriter(directory.evaluations_file), over_time]
+        told = [progress.ConsoleWriter(), over_time]
+        if directory.can_be_written():
+            told.append(writers.MetricsWriter(directory.evaluations_file))
+        else:
+            logging.warning('`%s` can not be written, so there will be no `evaluations.jsonl`.', directory.path)
         with contextlib.closing(writers.Writers(told)) as writer:
             result = detached.evaluate_checkpoints(parts, each, writer, skip_missing=every_commit)
         logging.info('Result:\n%s', tables.result_table(result))
@@ -248,7 +257,7 @@ class Experiment:
         built = self._graphs(self._seed or 0).predicting(data, self._saved_names(store, checkpoint))
         with holding.held(self._choice(store, checkpoint)) as path:
             batches = prediction.predict(built, path, keys=keys, session_config=self._config.session_config)
-            return prediction_files.write(output, batches, commits.global_step(path))
+            return prediction_files.write(output, batches, reading.global_step(path))
 
     def predictions(
         self,
@@ -286,15 +295,14 @@ class Experiment:
             checkpoint: As for `evaluate`.
         """
         directory = self._directory()
+        directory.check_writable()
         name = checkpoint if checkpoint in (holding.LATEST, holding.BEST) else 'checkpoint'
         return self._export(self._graphs(self._seed or 0), directory, checkpoint, name)
 
     def describe(self) -> str:
         """Builds the graph of training and evaluation, and returns what is in it; nothing is written or trained."""
-        if self._train_input_fn is None:
-            raise _no_training()
-        built, apart = self._graphs(self._seed or 0).training(self._train_input_fn, self._eval_sets)
-        self._followers(built, apart, self._eval_sets)
+        built, apart = self._graphs(self._seed or 0).training(self._training_data(), self._eval_sets)
+        start.follow(self._policies, built, apart, self._eval_sets)
         return description.describe(built, apart, self._schedule(self._eval_sets))
 
     # Training.
@@ -302,73 +310,27 @@ class Experiment:
     def _train(
         self, sets: Mapping[str, EvalSet], schedule: Schedule, directory: run_dir.RunDir | None = None
     ) -> RunResult:
-        if self._train_input_fn is None:
-            raise _no_training()
         directory = directory or self._directory()
-        with directory.locked(), _failure_recorded(directory) as known:
-            store = self._store(directory)
-            newest = store.latest()
-            known.step = 0 if newest is None else newest.step
-            seed = self._run_seed(newest)
-            self._write_configuration(directory, seed)
-            graphs = self._graphs(seed)
-            built, apart = graphs.training(self._train_input_fn, sets)
-            plan = self._plan(schedule, built, apart, sets, seed)
-            run_dir.write_atomically(directory.operative_config_file, config.operative_text())
-            if sets and (unused := config.unused_bindings()):
-                logging.warning('%s', config.unused_report(unused))
-            logging.info('%s', schedule)
-            logging.info('Variables:\n%s', tables.parameter_table(description.parameters(built)))
-            shared = {stream: s for stream, s in sets.items() if stream not in apart}
-            over_time = history.HistoryWriter(directory.metrics_file, known.step)
-            with contextlib.closing(_training_writer(directory, over_time)) as writer:
-                known.run = loop.Loop(built, evaluation.Evaluation(built, shared), store, writer, plan)
-                result = known.run.run()
-            result = dataclasses.replace(result, history=over_time.history())
-            run_dir.write_atomically(directory.result_file, writers.result_json(result))
-            self._export_best(graphs, directory, result)
+        result = start.Start(
+            directory=directory,
+            store=self._store(directory),
+            graphs=self._graphs,
+            schedule=schedule,
+            train_input_fn=self._training_data(),
+            sets=sets,
+            run_config=self._config,
+            seed=self._seed,
+            train_hooks=self._train_hooks,
+            sanity_batches=self._sanity_batches,
+            policies=self._policies,
+            on_nan=self._on_nan,
+            warm_start=self._warm_start,
+            level=self._level,
+            resume=self._resume,
+        ).run()
+        self._export_best(directory, result)
         logging.info('Result:\n%s', tables.result_table(result))
         return result
-
-    def _plan(
-        self,
-        schedule: Schedule,
-        built: Compiled,
-        apart: Mapping[str, detached.DetachedEvaluation],
-        sets: Mapping[str, EvalSet],
-        seed: int,
-    ) -> loop.Settings:
-        return loop.Settings(
-            schedule,
-            self._config,
-            self._train_hooks,
-            seed,
-            apart,
-            self._sanity_batches,
-            followers=self._followers(built, apart, sets),
-            on_nan=self._on_nan or self._nan_policy(built),
-            warm_start=self._warm_start,
-        )
-
-    def _followers(
-        self, built: Compiled, apart: Mapping[str, detached.DetachedEvaluation], sets: Mapping[str, EvalSet]
-    ) -> followers.Followers:
-        if not sets:
-            if self._policies.names:
-                logging.warning(
-                    'Without evaluation there is nothing to follow for: %s.', ', '.join(self._policies.names)
-                )
-            return followers.Followers()
-        found = followers.followers_of(self._policies, built.graph)
-        followers.check_metrics(found, metric_names(built, apart))
-        return found
-
-    def _nan_policy(self, built: Compiled) -> str:
-        given = (
-            [] if built.train is None else [*built.train.spec.training_hooks, *built.train.spec.training_chief_hooks]
-        )
-        own = any(isinstance(hook, v1.train.NanTensorHook) for hook in (*self._train_hooks, *given))
-        return 'ignore' if own else 'raise'
 
     def _schedule(self, sets: Mapping[str, EvalSet]) -> Schedule:
         return Schedule(
@@ -392,6 +354,7 @@ class Experiment:
             require_equal_structures=self._require_equal_structures,
             restart=self._restart,
             train_metrics=self._train_metrics,
+            keyed=self._level != identity.OFF,
             hooked=bool(self._train_hooks),
         )
 
@@ -404,6 +367,11 @@ class Experiment:
         with holding.held(self._choice(store, checkpoint)) as path:
             return opening.saved_names(path)
 
+    def _seed_of(self, store: commits.Commits) -> int:
+        """Returns the seed that the passes of the run have: a set may draw."""
+        newest = None if self._seed is not None else store.latest()
+        return self._seed or (newest.seed if newest is not None else None) or 0
+
     def _export(self, graphs: Graphs, directory: run_dir.RunDir, checkpoint: str, name: str) -> str:
         store = self._store(directory)
         receiver_fn = self._receiver_fn or graphs.receiver_fn(self._any_source())
@@ -413,12 +381,12 @@ class Experiment:
                 built, path, directory.exports(name), session_config=self._config.session_config
             )
 
-    def _export_best(self, graphs: Graphs, directory: run_dir.RunDir, result: RunResult) -> None:
+    def _export_best(self, directory: run_dir.RunDir, result: RunResult) -> None:
         """Exports the best checkpoint of a run that ended, if that is asked for, once."""
         if result.exit_code != 0 or result.best is None or not self._policies.exports_best:
             return
         if export.newest_step(directory.exports(holding.BEST)) != result.best.step:
-            self._export(graphs, directory, holding.BEST, holding.BEST)
+            self._export(self._graphs(self._seed or 0), directory, holding.BEST, holding.BEST)
 
     def _store(self, directory: run_dir.RunDir) -> commits.Commits:
         return commits.Commits(
@@ -434,20 +402,12 @@ class Experiment:
             raise errors.missing('Experiment.model_dir', 'a run', 'Pass `--model_dir=runs/my_run`, or bind it.')
         return run_dir.RunDir(os.path.abspath(self._model_dir))
 
-    def _run_seed(self, newest: commits.Commit | None) -> int:
-        kept = None if newest is None else newest.seed
-        seed = self._seed if self._seed is not None else kept
-        if seed is None:
-            seed = random.SystemRandom().randrange(settings.LARGEST_SEED)
-        if kept is not None and kept != seed:
-            logging.warning('`Experiment.seed` [%d]: this run began with %d; the weights go on from there.', seed, kept)
-        logging.info('Seed %d: the graph, and Python and NumPy while it is built.', seed)
-        return seed
-
-    def _write_configuration(self, directory: run_dir.RunDir, seed: int) -> None:
-        run_dir.write_atomically(directory.config_file, config.config_text())
-        provenance = json.dumps(run_dir.provenance(sys.argv, seed), indent=2)
-        run_dir.write_atomically(directory.provenance_file, provenance + '\n')
+    def _training_data(self) -> InputFn:
+        if self._train_input_fn is None:
+            raise errors.missing(
+                'Experiment.train_input_fn', 'training', 'Bind it: `Experiment.train_input_fn = @train/my.input_fn`.'
+            )
+        return self._train_input_fn
 
     def _chosen(self, names: Sequence[str] | None) -> dict[str, EvalSet]:
         if not self._eval_sets:
@@ -487,44 +447,3 @@ class Experiment:
         raise errors.missing(
             'Experiment.serving_input_receiver_fn', 'a served model', 'Bind it, or an input function to take after.'
         )
-
-
-def _no_training() -> errors.ConfigurationError:
-    return errors.missing(
-        'Experiment.train_input_fn', 'training', 'Bind it: `Experiment.train_input_fn = @train/my.input_fn`.'
-    )
-
-
-def _training_writer(directory: run_dir.RunDir, over_time: history.HistoryWriter) -> writers.Writers:
-    return writers.Writers(
-        [
-            progress.ConsoleWriter(),
-            writers.MetricsWriter(directory.metrics_file),
-            writers.TimelineWriter(directory.timeline_file),
-            tensorboard.EventWriter(directory.events_dir),
-            over_time,
-        ]
-    )
-
-
-@dataclasses.dataclass
-class _Known:
-    """How far a start came: the step of its newest commit, then its loop."""
-
-    step: int = 0
-    run: loop.Loop | None = None
-
-
-@contextlib.contextmanager
-def _failure_recorded(directory: run_dir.RunDir) -> Iterator[_Known]:
-    """Removes the `result.json` of the start before, leaves one behind a start that fails, and lets the error go on."""
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(directory.result_file)
-    known = _Known()
-    try:
-        yield known
-    except Exception as error:
-        step = known.step if known.run is None else known.run.step
-        result = RunResult('failed', f'{type(error).__name__}: {error}', step, exit_code=1)
-        run_dir.write_atomically(directory.result_file, writers.result_json(result))
-        raise

@@ -15,13 +15,14 @@ if __name__ == '__main__':
     app.run(main, flags_parser=framework_main.parse_flags)
 """
 
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import app, flags, logging
 
-from framework import config, errors
+from framework import config, errors, rerun
 from framework.experiment import Experiment
 from framework.session import holding
 
@@ -77,8 +78,8 @@ class _Mode(NamedTuple):
 
 
 _MODES = {
-    'train_and_evaluate': _Mode(_train_and_evaluate),
-    'train': _Mode(_train),
+    'train_and_evaluate': _Mode(_train_and_evaluate, ('rerun',)),
+    'train': _Mode(_train, ('rerun',)),
     'evaluate': _Mode(_evaluate, ('sets', 'checkpoint', 'all')),
     'predict': _Mode(_predict, ('sets', 'checkpoint', 'output')),
     'export': _Mode(_export, ('checkpoint',)),
@@ -101,7 +102,9 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         ('model_dir', None, 'The run directory; wins over Experiment.model_dir.'),
         ('mode', 'train_and_evaluate', f'One of {", ".join(_MODES)}.'),
         ('checkpoint', None, 'The weights to evaluate, predict or export: latest (the default), best or a path.'),
+        ('resume', None, 'Where the directory holds a run: auto (the default) refuses another one, force, never.'),
         ('output', None, 'With --mode=predict: the file to write, .jsonl or .npz.'),
+        ('rerun', None, 'A run directory: its run is repeated in --model_dir, with its configuration and its seed.'),
     ):
         flags.DEFINE_string(name, default, text, flag_values=flag_values)
     flags.DEFINE_list(
@@ -144,11 +147,41 @@ def _run(flag_values: flags.FlagValues) -> int:
             f'`--mode` [{flag_values.mode}] is none of the modes. {errors.nearest(flag_values.mode, _MODES)}'
         )
     _check_flags_of_modes(flag_values)
-    config.load(_all(flag_values, _FILE_FLAGS), _all(flag_values, _BINDING_FLAGS))
-    given = {'model_dir': flag_values.model_dir} if flag_values.model_dir else {}
+    mode, given = _load(flag_values)
+    given |= {name: flag_values[name].value for name in ('model_dir', 'resume') if flag_values[name].value}
     experiment = config.build('Experiment', **given)
     with config.gin_errors():
-        return _MODES[flag_values.mode].run(experiment, flag_values)
+        return _MODES[mode].run(experiment, flag_values)
+
+
+def _load(flag_values: flags.FlagValues) -> tuple[str, dict[str, Any]]:
+    """Loads the configuration, and returns the mode and what else `Experiment` is given."""
+    files, bindings = _all(flag_values, _FILE_FLAGS), _all(flag_values, _BINDING_FLAGS)
+    if not flag_values.rerun:
+        config.load(files, bindings)
+        return flag_values.mode, {}
+    if files:
+        raise errors.ConfigurationError(
+            f'`--rerun` [{flag_values.rerun}] and `--gin_file` [{files[0]}] both say what is configured. Leave one of '
+            'them out; `--gin_param` may change what the recorded run had.'
+        )
+    recorded = rerun.read(flag_values.rerun, flag_values.model_dir)
+    recorded.warn()
+    config.load([recorded.config_file], [*recorded.bindings, *bindings])
+    mode = flag_values.mode if flag_values['mode'].present else _mode_of(recorded.started_with.get('argv') or ['main'])
+    return mode, recorded.arguments()
+
+
+def _mode_of(argv: Sequence[str]) -> str:
+    """Returns the mode that a command line asks for, as far as a run can be repeated in it."""
+    repeatable = [name for name, known in _MODES.items() if 'rerun' in known.flags]
+    values = flags.FlagValues()
+    define_flags(values)
+    with contextlib.suppress(flags.Error):  # of a binary with flags of its own
+        values(argv, known_only=True)
+        if values.mode in repeatable:
+            return values.mode
+    return repeatable[0]
 
 
 def _check_flags_of_modes(flag_values: flags.FlagValues) -> None:

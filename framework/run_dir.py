@@ -1,15 +1,10 @@
-"""Where every file of a run lives, who may write there, and what the run was started with."""
+"""Where every file of a run lives, and who may write there."""
 
 import contextlib
-import datetime
-import importlib.metadata
 import os
 import platform
 import re
-import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import filelock
 
@@ -18,12 +13,8 @@ from framework import errors
 TRAIN = 'train'  # the stream of training
 UNNAMED_SET = 'eval'  # the stream of an evaluation set that was given no name
 
-_PACKAGES = ('tensorflow', 'tensorflow-cpu', 'tf-keras', 'numpy', 'gin-config', 'absl-py', 'estimator-framework')
-# Terraform's variables start with TF_ too, and may hold credentials.
-_ENVIRONMENT = re.compile(r'TF_(?!CLI_|TOKEN_|VAR_).*|OMP_.*|CUDA_VISIBLE_DEVICES')
 _STREAM_NAME = re.compile(r'[A-Za-z0-9_.-]+')
 _LONGEST_NAME = 200  # file systems take 255 characters, and `eval_` comes before it
-_GIT_SECS = 5
 _PATTERN_CHARACTERS = '[]*?\\'
 
 
@@ -99,7 +90,7 @@ class RunDir:
 
     @property
     def provenance_file(self) -> str:
-        """What `provenance` returned when the run started."""
+        """What the run was started with."""
         return self._join('provenance.json')
 
     def events_dir(self, stream: str) -> str:
@@ -119,6 +110,19 @@ class RunDir:
             name: What is exported: `best`.
         """
         return self._join('export', name)
+
+    def can_be_written(self) -> bool:
+        """Makes the directory where it is missing, and returns whether files can be made in it."""
+        try:
+            os.makedirs(self.path, exist_ok=True)
+        except OSError:
+            return False
+        return os.access(self.path, os.W_OK | os.X_OK)
+
+    def check_writable(self) -> None:
+        """Raises a `RunDirectoryError` unless files can be made in the directory."""
+        if not self.can_be_written():
+            raise self._unusable(PermissionError('no permission'))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -244,42 +248,3 @@ def check_stream_name(name: str) -> None:
             f"An evaluation set's `name` [{name}] becomes part of directory and metric names: it may hold ASCII "
             'letters, digits, `_`, `-` and `.` only, and at least one. Choose another.'
         )
-
-
-def provenance(argv: Sequence[str], seed: int | None, clock: Callable[[], float] = time.time) -> dict[str, Any]:
-    """Returns what a run was started with, as plain values for JSON.
-
-    Args:
-        argv: The command line.
-        seed: The seed of the run.
-        clock: Returns the time in seconds since the epoch.
-    """
-    changes = _git('status', '--porcelain', '--untracked-files=no')
-    return {
-        'argv': list(argv),
-        'start_time': datetime.datetime.fromtimestamp(clock(), datetime.UTC).isoformat(),
-        'python': platform.python_version(),
-        'platform': platform.platform(),
-        'cpu_count': os.cpu_count(),
-        'packages': {name: _version(name) for name in _PACKAGES},
-        'environment': {k: v for k, v in sorted(os.environ.items()) if _ENVIRONMENT.fullmatch(k)},
-        'seed': seed,
-        'git_commit': _git('rev-parse', '--verify', 'HEAD'),
-        'git_changed': None if changes is None else bool(changes),
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _git(*args: str) -> str | None:
-    # A run must start without git, outside a checkout, and on a slow file system.
-    try:
-        done = subprocess.run(['git', *args], capture_output=True, text=True, timeout=_GIT_SECS, check=True)
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        return None
-    return done.stdout.strip()

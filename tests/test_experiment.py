@@ -449,7 +449,7 @@ def test_a_saver_hook_in_the_run_directory_is_left_out(tmp_path, caplog):
     hook = Own(str(tmp_path), save_steps=1)
     make(tmp_path, train_hooks=[hook]).train()
     assert '`Own`' in caplog.text
-    assert {path.name for path in tmp_path.glob('*.index')} == {f'model.ckpt-{step}.index' for step in (0, 10, 20)}
+    assert {path.name for path in tmp_path.glob('model*.index')} == {f'model.ckpt-{step}.index' for step in (0, 10, 20)}
 
 
 def test_evaluate_keeps_a_record_of_its_own(tmp_path):
@@ -567,12 +567,15 @@ def test_params_that_can_not_be_copied_are_refused(tmp_path):
     ('field', 'value'),
     [('previous_step', None), ('step', 99), ('runs', '20'), ('checkpoint', ''), ('exhausted', 0.5), ('seed', 'one')],
 )
-def test_a_commit_record_of_wrong_values_is_refused_by_name(tmp_path, field, value):
+def test_a_commit_record_of_wrong_values_is_named_and_the_one_before_taken(tmp_path, caplog, field, value):
     make(tmp_path).train()
     path = tmp_path / 'commits' / 'commit-20.json'
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
     with pytest.raises(errors.RunDirectoryError, match=rf'commit-20.json` is damaged \[`{field}` is'):
-        make(tmp_path, train_steps=30).train()
+        make(tmp_path).evaluate()
+    assert make(tmp_path, train_steps=30).train().global_step == 30
+    assert f'commit-20.json` is damaged [`{field}` is' in caplog.text
+    assert 'Going on from the commit before: step 10.' in caplog.text
 
 
 @pytest.mark.parametrize('call', ['after_create_session', 'end'])

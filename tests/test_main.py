@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import tensorflow as tf
 from absl import flags
 from tensorflow.compat import v1
 
-from framework import EstimatorSpec, ModeKeys, config, main, testing
+from framework import EstimatorSpec, ModeKeys, comparison, config, main, testing
 
 FEATURES, LABELS = testing.blobs(40)
 KEYS = v1.GraphKeys
@@ -310,11 +311,15 @@ def test_evaluation_without_a_checkpoint_is_refused_with_exit_code_3(tmp_path, c
     assert_matches('holds no checkpoint. Train first', capsys.readouterr().err)
 
 
-def test_a_truncated_checkpoint_is_refused_with_exit_code_3_and_not_taken_for_the_end_of_the_data(tmp_path, capsys):
+def test_truncated_checkpoints_are_refused_with_exit_code_3_and_not_taken_for_the_end_of_the_data(tmp_path, capsys):
     assert run(tmp_path) == 0
+    for path in tmp_path.glob('model.ckpt-*.data-00000-of-00001'):
+        os.truncate(path, 10)
     gin.clear_config()
-    os.truncate(tmp_path / 'model.ckpt-4.data-00000-of-00001', 10)
     assert run(tmp_path, {'Experiment.train_steps': '8'}) == 3
+    assert_matches('holds 3 commits, and all are damaged: .* is not as it was written', capsys.readouterr().err)
+    gin.clear_config()
+    assert run(tmp_path, {}, '--mode=evaluate') == 3
     assert_matches('model.ckpt-4` can not be restored: its files are damaged', capsys.readouterr().err)
 
 
@@ -351,6 +356,144 @@ def test_every_spelling_of_the_gin_flags_is_accepted(tmp_path):
         main.run(values)  # fails for want of a model_fn, after the files and bindings were read
         assert gin.query_parameter('Experiment.train_steps') == 3
         assert gin.query_parameter('Experiment.seed') == 2
+
+
+# Repeating a recorded run.
+
+
+@gin.configurable(module='slip')
+def drawn_fn(features, labels, mode):
+    with v1.variable_scope('drawn', initializer=v1.random_normal_initializer()):
+        penalty = tf.nn.l2_loss(v1.get_variable('extra', [8]))
+    spec = testing.linear_model_fn(features, labels, mode)
+    if mode != ModeKeys.TRAIN:
+        return spec
+    loss = spec.loss + 0.1 * penalty
+    optimizer = v1.train.GradientDescentOptimizer(0.1)
+    return spec._replace(loss=loss, train_op=optimizer.minimize(loss, v1.train.get_global_step()))
+
+
+DRAWN = {'Experiment.model_fn': '@slip.drawn_fn', 'RunConfig.log_step_count_steps': '1'}
+
+
+def rerun(source: pathlib.Path, directory: pathlib.Path, *arguments: str) -> int:
+    """Repeats a run as a process of its own would: gin is empty."""
+    config.clear()
+    values = flags.FlagValues()
+    main.define_flags(values)
+    values(['main', f'--rerun={source}', f'--model_dir={directory}', *arguments])
+    return main.run(values)
+
+
+def change_provenance(directory: pathlib.Path, **changes: Any) -> None:
+    path = directory / 'provenance.json'
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def seed_of(directory: pathlib.Path) -> int:
+    return json.loads((directory / 'provenance.json').read_text())['seed']
+
+
+@pytest.fixture(scope='module')
+def recorded_once(tmp_path_factory):
+    directory = tmp_path_factory.mktemp('recorded')
+    config.clear()
+    with tf.Graph().as_default():
+        assert run(directory, DRAWN) == 0
+    config.clear()
+    return directory
+
+
+@pytest.fixture
+def recorded(recorded_once, tmp_path):
+    """A run directory of a run whose seed was drawn."""
+    return pathlib.Path(shutil.copytree(recorded_once, tmp_path / 'recorded'))
+
+
+def test_a_rerun_repeats_a_run_to_the_bit_also_with_a_seed_that_was_drawn(recorded, tmp_path, caplog):
+    assert rerun(recorded, tmp_path / 'b') == 0
+    found = comparison.compare(recorded, tmp_path / 'b')
+    assert found.equal, str(found)
+    assert 'Not as recorded' not in caplog.text
+    assert rerun(tmp_path / 'b', tmp_path / 'c') == 0, 'a rerun is a recorded run itself'
+    assert comparison.compare(recorded, tmp_path / 'c').equal
+
+
+def test_bindings_may_be_added_to_a_rerun(recorded, tmp_path):
+    added = ('Experiment.train_steps = 6', 'Experiment.seed = 5')
+    assert rerun(recorded, tmp_path / 'b', *(f'--gin_param={binding}' for binding in added)) == 0
+    assert json.loads((tmp_path / 'b' / 'result.json').read_text())['global_step'] == 6
+    assert seed_of(tmp_path / 'b') == 5
+    assert comparison.compare(recorded, tmp_path / 'b').first[1].step == 0, 'another seed draws other weights'
+
+
+def test_a_rerun_goes_into_its_own_directory_with_the_seed_that_was_bound(recorded, tmp_path):
+    seed = seed_of(recorded)
+    with open(recorded / 'config.gin', 'a') as file:
+        file.write(f'RunConfig.model_dir = {str(recorded)!r}\nRunConfig.tf_random_seed = {seed}\n')
+    before = sorted(recorded.iterdir())
+    assert rerun(recorded, tmp_path / 'b') == 0
+    assert sorted(recorded.iterdir()) == before
+    assert seed_of(tmp_path / 'b') == seed
+
+
+def test_a_rerun_has_the_mode_of_the_recorded_run_unless_told_otherwise(recorded, tmp_path):
+    change_provenance(recorded, argv=['own_main.py', '--note', 'mine', '--mode=train'])
+    for name, arguments in (('b', []), ('c', ['--mode=train_and_evaluate'])):
+        assert rerun(recorded, tmp_path / name, *arguments) == 0
+    lines = [(tmp_path / name / 'timeline.jsonl').read_text() for name in 'bc']
+    assert ['valid' in text for text in lines] == [False, True]
+
+
+def test_a_rerun_warns_of_each_thing_that_is_not_as_recorded(recorded, tmp_path, caplog):
+    known = json.loads((recorded / 'provenance.json').read_text())
+    known['packages']['numpy'] = '0.9'
+    known['numerics'] |= {'cpu': 'abacus', 'intra_op_threads': 77}
+    change_provenance(recorded, **known | {'git_commit': 'c0ffee'})
+    assert rerun(recorded, tmp_path / 'b') == 0
+    warnings = [record.getMessage() for record in caplog.records if 'Not as recorded' in record.getMessage()]
+    assert len(warnings) == 3, warnings
+    for text in ('packages.numpy: 0.9, now ', 'numerics.cpu: abacus, now ', 'git_commit: c0ffee, now '):
+        assert any(text in warning for warning in warnings)
+
+
+def test_a_rerun_warns_of_what_only_code_had_set(tmp_path, caplog):
+    gin.bind_parameter('unused/slip.input_fn.fault', object())
+    assert run(tmp_path / 'a') == 0
+    assert rerun(tmp_path / 'a', tmp_path / 'b') == 0
+    assert '`unused/slip.input_fn.fault` is not set here: the recorded run had its value from code' in caplog.text
+
+
+@pytest.mark.parametrize(
+    ('case', 'code', 'text'),
+    [
+        ('same directory', 2, '`--rerun` .* and `--model_dir` .* are the same directory'),
+        ('no directory', 2, '`--model_dir` is missing, and `--rerun` needs it. Name a new directory'),
+        ('gin file', 2, r'`--rerun` .* and `--gin_file` \[x.gin\] both say what is configured. Leave one of them out'),
+        ('mode', 2, '`--rerun` .* is for `--mode=train_and_evaluate` and `--mode=train`, and the mode is .describe.'),
+        ('no run', 3, "config.gin` can't be read .*No such file.* Name the directory of a run"),
+        ('no gin', 3, 'config.gin` is empty, so the run was not configured by gin'),
+        ('no seed', 3, r'provenance.json` records no seed \[None\]. Bind `Experiment.seed`'),
+        ('damaged', 3, 'provenance.json` is damaged'),
+        ('address', 3, r'\[gs://a/b\] is an address'),
+        ('changed by hand', 2, r'a/config.gin, line 1, `Experimnt.seed = 1`: .*Did you mean `Experiment`'),
+    ],
+)
+def test_a_rerun_that_makes_no_sense_is_refused_with_its_sentence(case, code, text, tmp_path, capsys):
+    source, directory = tmp_path / 'a', tmp_path / 'b'
+    source.mkdir()
+    content = {'no gin': '', 'changed by hand': 'Experimnt.seed = 1'}.get(case, 'Experiment.seed = 1\n')
+    (source / 'config.gin').write_text(content)
+    (source / 'provenance.json').write_text({'no seed': '{}', 'damaged': '{'}.get(case, '{"seed": 1}'))
+    arguments = {'gin file': ['--gin_file=x.gin'], 'mode': ['--mode=describe'], 'no directory': ['--model_dir=']}
+    if case == 'same directory':
+        (tmp_path / 'b').symlink_to(source)
+    if case == 'no run':
+        source = tmp_path / 'elsewhere'
+    assert rerun('gs://a/b' if case == 'address' else source, directory, *arguments.get(case, [])) == code
+    error = capsys.readouterr().err
+    assert_matches(text, error[error.index('error: ') :])
+    assert 'Traceback' not in error
 
 
 # A real process, with an absl main of a user's own.

@@ -1,7 +1,5 @@
-"""The run directory: names, lock, atomic writes, provenance."""
+"""The run directory: names, lock, atomic writes."""
 
-import datetime
-import json
 import os
 import subprocess
 import sys
@@ -197,50 +195,3 @@ def test_reserved_stream_names_are_refused(name):
 def test_stream_names_are_strings():
     with pytest.raises(TypeError, match=r'must be a string, not \[3\]'):
         run_dir.check_stream_name(3)
-
-
-def test_provenance_survives_json(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    values = run_dir.provenance(('main', '--model_dir=x'), seed=7, clock=lambda: 0.0)
-    assert json.loads(json.dumps(values)) == values
-    assert values['argv'] == ['main', '--model_dir=x'] and values['seed'] == 7
-    assert datetime.datetime.fromisoformat(values['start_time']).timestamp() == 0
-    assert values['start_time'] == '1970-01-01T00:00:00+00:00'
-
-
-def test_provenance_tells_versions_and_what_is_missing(monkeypatch):
-    monkeypatch.setattr(run_dir, '_PACKAGES', ('filelock', 'no-such-package-here'))
-    packages = run_dir.provenance([], seed=None)['packages']
-    assert packages['filelock'] and packages['no-such-package-here'] is None
-
-
-def test_provenance_holds_the_environment_of_tensorflow_only(monkeypatch):
-    monkeypatch.setattr(
-        os,
-        'environ',
-        os.environ
-        | {'TF_X': '1', 'OMP_NUM_THREADS': '2', 'CUDA_VISIBLE_DEVICES': '', 'TF_TOKEN_x': 's', 'MY_KEY': 's'},
-    )
-    environment = run_dir.provenance([], seed=None)['environment']
-    assert environment['TF_X'] == '1' and environment['OMP_NUM_THREADS'] == '2'
-    assert environment['CUDA_VISIBLE_DEVICES'] == ''
-    assert 'TF_TOKEN_x' not in environment and 'MY_KEY' not in environment
-
-
-def test_provenance_names_the_commit_and_whether_files_changed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    identity = ['-c', 'user.name=n', '-c', 'user.email=e', '-c', 'commit.gpgsign=false']
-    (tmp_path / 'a').write_text('1')
-    for arguments in (['init', '-q'], ['add', 'a'], [*identity, 'commit', '-qm', 'first']):
-        subprocess.run(['git', *arguments], check=True)
-    clean = run_dir.provenance([], seed=None)
-    (tmp_path / 'a').write_text('22')
-    assert len(clean['git_commit']) == 40 and clean['git_changed'] is False
-    assert run_dir.provenance([], seed=None)['git_changed'] is True
-
-
-def test_provenance_needs_no_git(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv('PATH', str(tmp_path))
-    values = run_dir.provenance([], seed=None)
-    assert values['git_commit'] is None and values['git_changed'] is None

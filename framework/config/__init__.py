@@ -13,15 +13,20 @@ from framework.config.calls import (
     unused_report,
 )
 from framework.config.loading import load
-from framework.config.registry import clear, config_text, dropped_bindings
+from framework.config.registry import clear
+from framework.config.texts import bindings_in, bound_values, config_text, dropped_bindings, imports_in, left_out
 
 __all__ = [
+    'bindings_in',
     'bound_parameters',
+    'bound_values',
     'build',
     'clear',
     'config_text',
     'dropped_bindings',
     'gin_errors',
+    'imports_in',
+    'left_out',
     'load',
     'operative_text',
     'unused_bindings',

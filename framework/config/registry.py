@@ -5,7 +5,6 @@ binding of `gin.macro.value` in a scope of the macro's name.
 """
 
 import inspect
-import tokenize
 import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -31,16 +30,6 @@ CONSTANT = 'gin.constant'
 BINDING_FORM = 'A binding reads `configurable.parameter = value`.'
 _ARGS = inspect.Parameter.VAR_POSITIONAL
 _KWARGS = inspect.Parameter.VAR_KEYWORD
-
-
-def config_text() -> str:
-    """Returns the whole configuration as gin text, or '' where gin is not used."""
-    return gin.config_str() if is_used() else ''
-
-
-def dropped_bindings() -> list[str]:
-    """Returns the bindings that the texts leave out, for gin can't write their values: lambdas, numpy values, nan."""
-    return sorted(binding_name(*binding) for binding, value in bindings().items() if not _is_writable(value))
 
 
 def clear() -> None:
@@ -158,12 +147,3 @@ def original_error(error: BaseException) -> BaseException:
     while getattr(type(error).__init__, '__module__', '') == 'gin.utils' and error.__context__ is not None:
         error = error.__context__
     return error
-
-
-def _is_writable(value: Any) -> bool:
-    try:
-        return bool(gin_config.parse_value(repr(value)) == value)
-    except (SyntaxError, tokenize.TokenError):
-        return False
-    except (NameError, ValueError):  # a reference of dynamic registration, which gin writes by means of its imports
-        return True

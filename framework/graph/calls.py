@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from framework import spec
 from framework.graph import collections, sources, streams, train_metrics
+from framework.graph.random_ops.audit import Finding
 
 
 def evaluation_of(streams: Iterable[str]) -> str:
@@ -82,6 +83,22 @@ class Tower:
 
 
 @dataclasses.dataclass(frozen=True)
+class Draws:
+    """The random draws of a graph.
+
+    Attributes:
+        tick: int64 scalar to be fed with every run: in training the count of train runs, in a pass
+            `random_ops.keys.evaluation_tick`. None where no op draws by a tick.
+        state: The variables whose values later draws depend on. There are none: all follows from the tick.
+        findings: What training depends on and is not sure to do the same again after a resume.
+    """
+
+    tick: tf.Tensor | None = None
+    state: Sequence[tf.Variable] = ()
+    findings: Sequence[Finding] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Compiled:
     """The one graph.
 
@@ -92,6 +109,7 @@ class Compiled:
         towers: The evaluation calls.
         init: Initialises what belongs to evaluation alone: its local variables and lookup tables.
         apart: Per evaluation set that can't be evaluated in this graph the reason, as the end of a sentence.
+        draws: Its random draws, those of a graph that is not keyed being unknown.
     """
 
     graph: tf.Graph
@@ -100,6 +118,7 @@ class Compiled:
     towers: Sequence[Tower]
     init: tf.Operation
     apart: Mapping[str, str]
+    draws: Draws = Draws()
 
     @property
     def saved_names(self) -> frozenset[str]:

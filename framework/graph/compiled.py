@@ -4,6 +4,7 @@ The order is fixed, because op seeds and names follow from it: graph seed, globa
 then all evaluation. Evaluation can therefore not change training.
 """
 
+import contextlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -13,7 +14,10 @@ from tensorflow.compat import v1
 
 from framework import errors, spec
 from framework.graph import apart, building, collections, movement, sharing, sources, streams, tables, train_metrics
-from framework.graph.calls import Compiled, Model, Tower, TrainStream, evaluation_of
+from framework.graph.calls import Compiled, Draws, Model, Tower, TrainStream, evaluation_of
+from framework.graph.random_ops import exchange
+from framework.graph.random_ops.audit import audit
+from framework.graph.random_ops.keying import Keying
 from framework.run_config import EvalSet
 from framework.spec import LOSS_PER_EXAMPLE, ModeKeys
 
@@ -32,6 +36,8 @@ def compile_graph(
     require_equal_structures: bool = False,
     restart: bool = False,
     accumulate: bool = False,
+    keyed: bool = False,
+    size_of: Callable[[tf.Tensor], int] = lambda _: tf.data.INFINITE_CARDINALITY,
 ) -> Compiled:
     """Builds the graph.
 
@@ -45,13 +51,19 @@ def compile_graph(
         require_equal_structures: Whether evaluation elements must have training's structure.
         restart: Whether the training data starts again when it ends.
         accumulate: Whether the metrics of the training call are accumulated while it trains.
+        size_of: Returns the value of the cardinality of the training data, a tensor; for that a session is needed. By
+            default the data counts as endless: its end is found by a run, which is right in no training.
+        keyed: Whether random ops draw by `Compiled.draws.tick` and by their names, in place of state of the session.
 
     Raises:
         ConfigurationError: If what the user's functions return breaks their contract.
     """
-    with building.new_graph(seed) as graph:
+    with building.new_graph(seed) as graph, contextlib.ExitStack() as stack:
         builder = _Builder(graph, model)
-        train = None if train_input_fn is None else builder.train_stream(train_input_fn, restart, accumulate)
+        keys = stack.enter_context(exchange.keyed(graph, seed)) if keyed else None
+        train = None
+        if train_input_fn is not None:
+            train = builder.train_stream(train_input_fn, size_of, restart, accumulate)
         before = building.local_variables()
         made = [sources.eval_source(eval_set, model.params, model.config) for eval_set in eval_sets]
         set_apart = {source.stream: apart.CANNOT_RESTART for source in made if not (alone or source.restarts)}
@@ -66,8 +78,10 @@ def compile_graph(
         collections.show(graph, builder.shown)
         if saved is not None:
             tables.keep_out_of_checkpoint(saved)
-        init = _evaluation_init(building.local_variables(before), towers, made)
-    return Compiled(graph, builder.global_step, train, towers, init, set_apart)
+        own = [*building.local_variables(before), *(keys.variables if keys else ())]
+        init = _evaluation_init(own, towers, made)
+        draws = _draws(keys, train)
+    return Compiled(graph, builder.global_step, train, towers, init, set_apart, draws)
 
 
 class _Builder:
@@ -94,10 +108,12 @@ class _Builder:
         weights = frozenset(op.name for op in movement.ancestors(self._weight_losses))
         return apart.Calls(self._made, weights)
 
-    def train_stream(self, input_fn: Callable[..., Any], restart: bool, accumulate: bool) -> TrainStream:
+    def train_stream(
+        self, input_fn: Callable[..., Any], size_of: Callable[[tf.Tensor], int], restart: bool, accumulate: bool
+    ) -> TrainStream:
         before = len(self._graph.get_operations())
         source = sources.train_source(input_fn, self._model.params, self._model.config)
-        batch = streams.make_restarting_input(source) if restart else streams.make_input(source.stream, [source])
+        batch = streams.make_train_input(source, size_of(source.cardinality), restart)
         with collections.shown(self._graph, source.collections):
             result = self._call(batch, ModeKeys.TRAIN, '', 'training')
             with v1.name_scope('framework/train/'):
@@ -185,6 +201,16 @@ def _evaluation_init(variables: Sequence[Any], towers: Sequence[Tower], made: Se
     resets = [tower.reset for tower in towers]
     with v1.name_scope('framework/'):
         return tf.group(v1.variables_initializer(list(variables)), *resets, *tables, name='evaluation_init')
+
+
+def _draws(keys: Keying | None, train: TrainStream | None) -> Draws:
+    if keys is None:
+        return Draws()
+    roots: list[Any] = []
+    if train is not None:
+        update = [] if train.metrics is None else [train.metrics.update]
+        roots = [train.step_after, train.spec.loss, *update, *train.input.initializers.values()]
+    return Draws(keys.tick if keys.uses_tick else None, (), tuple(audit(v1.get_default_graph(), roots)))
 
 
 def check_train_op(compiled: Compiled, hooked: bool) -> None:

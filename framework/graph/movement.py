@@ -71,7 +71,7 @@ class _Writers:
     def _writes(self, kind: str, node: Any, positions: Sequence[int]) -> bool:
         if kind in _READERS or kind in _HANDS_ON:
             return False
-        names = _function_names(node)
+        names = function_names(node)
         offset = 1 if kind in _BRANCHES else 0
         if not names:
             return True
@@ -101,7 +101,8 @@ def _reads_ref(op: tf.Operation) -> bool:
     return op.type == 'Identity' and op.outputs[0].dtype != tf.resource
 
 
-def _function_names(node: Any) -> list[str]:
+def function_names(node: Any) -> list[str]:
+    """Returns the names of the functions that a node calls."""
     found = []
     for attr in node.attr.values():
         if attr.HasField('func'):

@@ -26,7 +26,10 @@ class Input:
         labels: Labels `[B, ...]`, or None.
         examples: int64 scalar, the examples of the batch `B`; 1 for elements without a batch dimension.
         ends: The ops whose OutOfRangeError is the end of the data.
-        epoch_ends: The ops whose InvalidArgumentError is the end of an epoch, of data that then starts again.
+        iterator: The iterator that we made; None where an input_fn made its own.
+        size: The batches of an epoch of training, None where there is no end or nobody knows.
+        last: bool scalar, whether the batch is the last of its epoch; None where the size tells, or nobody.
+        empties: The ops whose InvalidArgumentError says that an epoch has no batch at all.
     """
 
     initializers: Mapping[str, tf.Operation]
@@ -34,15 +37,18 @@ class Input:
     labels: Any
     examples: tf.Tensor
     ends: frozenset[str]
-    epoch_ends: frozenset[str] = frozenset()
+    iterator: Any = None
+    size: int | None = None
+    last: tf.Tensor | None = None
+    empties: frozenset[str] = frozenset()
 
     def ended(self, error: tf.errors.OutOfRangeError) -> bool:
         """Whether the error says that this stream's data ended, and not that some other op ran out of something."""
         return _is_of(error, self.ends)
 
-    def epoch_ended(self, error: tf.errors.InvalidArgumentError) -> bool:
-        """Whether the error says that an epoch ended, and not that some op was given what it can't take."""
-        return _is_of(error, self.epoch_ends)
+    def is_empty(self, error: tf.errors.InvalidArgumentError) -> bool:
+        """Whether the error says that an epoch has no batch, and not that some op was given what it can't take."""
+        return _is_of(error, self.empties)
 
 
 def _is_of(error: tf.errors.OpError, names: frozenset[str]) -> bool:
@@ -51,27 +57,52 @@ def _is_of(error: tf.errors.OpError, names: frozenset[str]) -> bool:
     return any(f'{{{{node {name}}}}}' in error.message for name in names)
 
 
-def make_restarting_input(source: Source) -> Input:
-    """Returns the current batch of training data that starts again when it ends.
+def make_train_input(source: Source, size: int, restart: bool) -> Input:
+    """Returns the current batch of training.
 
     Args:
         source: The training data.
+        size: Its batches, -1 for data without end, -2 where nobody knows.
+        restart: Whether it starts again when it ends.
 
     Raises:
-        ConfigurationError: If it is no Dataset.
+        ConfigurationError: If it can't start again.
     """
+    if restart:
+        _check_restarts(source)
+    endless = size == tf.data.INFINITE_CARDINALITY
+    if source.dataset is None or endless:
+        return make_input(source.stream, [source])
+    if size >= 0:
+        repeated = source.dataset.repeat() if restart else source.dataset
+        batch = make_input(source.stream, [dataclasses.replace(source, dataset=repeated)])
+        return dataclasses.replace(batch, size=size)
+    if not epochs.can_announce(source.element_spec):
+        return make_input(source.stream, [source])
+    return _announced_input(source, source.dataset, restart)
+
+
+def _check_restarts(source: Source) -> None:
     if source.dataset is None:
         raise errors.ConfigurationError(
             "`Experiment.on_train_end` ['restart'] needs a Dataset, and `Experiment.train_input_fn` returned tensors, "
             'whose data can not start again in another order. Return the Dataset itself.'
         )
+    if not epochs.can_announce(source.element_spec):
+        raise errors.ConfigurationError(
+            "`Experiment.on_train_end` ['restart'] needs elements of tensors, and those of "
+            f'`Experiment.train_input_fn` are [{source.element_spec}].'
+        )
+
+
+def _announced_input(source: Source, dataset: tf.data.Dataset, restart: bool) -> Input:
     with v1.name_scope(scope(source.stream)), tf.device('/cpu:0'):
-        iterator = v1.data.make_initializable_iterator(epochs.repeated(source.dataset))
-        optional = iterator.get_next()
-        element, epoch_ends = _noted('OptionalGetValue', optional.get_value)
+        iterator = v1.data.make_initializable_iterator(epochs.announced(dataset, restart))
+        (optional, last), ends = _noted('IteratorGetNext', iterator.get_next)
+        element, empties = _noted('OptionalGetValue', lambda: epochs.element_of(optional, dataset.element_spec))
         features, labels = input_functions.split_element(element, stream=source.stream)
         starts = {source.stream: iterator.initializer}
-        return Input(starts, features, labels, _examples(element), frozenset(), epoch_ends)
+        return Input(starts, features, labels, _examples(element), ends, iterator, None, last, empties)
 
 
 def make_input(name: str, sources: Sequence[Source]) -> Input:
@@ -81,6 +112,7 @@ def make_input(name: str, sources: Sequence[Source]) -> Input:
         name: What the name scope of the ops is called.
         sources: One source, or several with Datasets.
     """
+    iterator = None
     with v1.name_scope(scope(name)), tf.device('/cpu:0'):
         if sources[0].dataset is None:
             (source,) = sources
@@ -91,7 +123,7 @@ def make_input(name: str, sources: Sequence[Source]) -> Input:
             initializers = _initializers(iterator, sources)
             element, ends = _noted('IteratorGetNext', iterator.get_next)
         features, labels = input_functions.split_element(element, stream=', '.join(initializers))
-        return Input(initializers, features, labels, _examples(element), ends)
+        return Input(initializers, features, labels, _examples(element), ends, iterator=iterator)
 
 
 def _noted(op_type: str, get: Callable[[], Any]) -> tuple[Any, frozenset[str]]:

@@ -55,8 +55,7 @@ def accumulated(metrics: Mapping[str, tuple[tf.Tensor, Any]], batch: Input, trai
 
 
 def _is_readable(name: str, value: tf.Tensor, batch: Input) -> bool:
-    reads = {*batch.ends, *batch.epoch_ends}
-    if all(op.name not in reads for op in movement.ancestors([value])):
+    if all(op.name not in batch.ends for op in movement.ancestors([value])):
         return True
     logging.warning(
         'Metric `%s` of training is left out: its value reads the batch, so that reading it would take another one.',

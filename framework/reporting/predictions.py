@@ -78,6 +78,8 @@ def check_output(path: str | os.PathLike[str]) -> None:
         raise errors.ConfigurationError(
             f'`output` [{target}] must be a file in a directory that exists. Make `{directory}`, or name another file.'
         )
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise errors.ConfigurationError(f'`output` [{target}]: `{directory}` can not be written. Name another file.')
 
 
 def write(path: str | os.PathLike[str], batches: Iterable[Batch]) -> int:
@@ -108,7 +110,7 @@ def _replaced(target: str) -> Iterator[BinaryIO]:
     """Yields a file beside the target that takes its place at the end, unless an error comes."""
     temporary = f'{target}.{os.getpid()}.tmp'
     try:
-        with open(temporary, 'wb') as file:
+        with _opened(temporary) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -117,6 +119,15 @@ def _replaced(target: str) -> Iterator[BinaryIO]:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
         raise
+
+
+def _opened(path: str) -> BinaryIO:
+    try:
+        return open(path, 'wb')
+    except OSError as error:
+        raise errors.ConfigurationError(
+            f'`output`: `{path}` can not be written [{error.strerror}]. Name another file.'
+        ) from error
 
 
 def _write_lines(file: BinaryIO, batches: Iterable[Batch]) -> int:

@@ -119,6 +119,7 @@ class PhaseRow:
         stream: `train`, the set's name, or None for a commit.
         steps: Train steps made, or batches of the pass; 0 for a commit.
         examples: Examples read.
+        digest: The beginning of a hash of the weights of a commit; None for other phases.
     """
 
     phase: str
@@ -127,6 +128,7 @@ class PhaseRow:
     stream: str | None = None
     steps: int = 0
     examples: int = 0
+    digest: str | None = None
 
 
 @dataclass(frozen=True)

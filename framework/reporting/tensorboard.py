@@ -3,8 +3,9 @@
 import collections
 import glob
 import os
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from framework.reporting import rows, values, writers
 _LOSS = 'loss'
 _RATE = 'global_step/sec'
 _AXIS = 'global_step'
+_OWN = re.compile(r'\.\d{19}\.\d+\.run$')
 
 
 class EventWriter(writers.Writer):
@@ -35,17 +37,18 @@ class EventWriter(writers.Writer):
     `global_step`, the axis, isn't written. `loss_per_example` is, whether it is the model's own metric or ours.
     """
 
-    def __init__(self, directory_of: Callable[[str], str]):
+    def __init__(self, directory_of: Callable[[str], str], own_tags: Collection[str] = ()):
         """Names the directories.
 
         Args:
             directory_of: Returns the directory of a stream, for example `RunDir.events_dir`. It is made with the
                 stream's first row.
+            own_tags: The tags of the model's own summaries of training: a metric of the same name draws no curve.
         """
         self._directory_of = directory_of
         self._files: dict[str, tf.compat.v1.summary.FileWriter] = {}
         self._warned: set[str] = set()
-        self._tags: set[str] = set()  # of the model's own summaries
+        self._tags = set(own_tags)
 
     def write_step(self, row: rows.StepRow) -> None:
         """Writes the rate and the metrics, but those whose curve the model's own summaries draw."""
@@ -57,7 +60,6 @@ class EventWriter(writers.Writer):
     def write_summary(self, row: rows.SummaryRow) -> None:
         """Writes the summaries, and the loss unless they hold a `loss`."""
         summary = tf.compat.v1.Summary.FromString(row.summary)
-        self._tags.update(value.tag for value in summary.value)
         if all(value.tag != _LOSS for value in summary.value):
             summary.MergeFrom(_scalar(_LOSS, row.loss))
         self._add(run_dir.TRAIN, row.step, summary)
@@ -110,9 +112,15 @@ class EventWriter(writers.Writer):
 def _open(directory: str) -> tf.compat.v1.summary.FileWriter:
     # TensorFlow names the file by the second and truncates one that exists: a run that starts again within a second,
     # or a user's own writer in the directory, would destroy events. Nanoseconds keep the names in order, too.
-    suffix = f'.{time.time_ns()}.{os.getpid()}'
+    suffix = f'.{time.time_ns()}.{os.getpid()}.run'
     with tf.Graph().as_default():  # outside a graph the constructor refuses to work
         return tf.compat.v1.summary.FileWriter(directory, filename_suffix=suffix)
+
+
+def own_files(directory: str | os.PathLike[str]) -> list[str]:
+    """Returns the event files in a directory that an `EventWriter` made, and no other writer."""
+    found = glob.glob(os.path.join(glob.escape(os.fspath(directory)), '*tfevents*.run'))
+    return sorted(path for path in found if _OWN.search(path))
 
 
 def _scalar(tag: str, value: float) -> tf.compat.v1.Summary:

@@ -97,7 +97,7 @@ class MetricsWriter(Writer):
     """Writes `metrics.jsonl`: a line per log period of training and one per pass.
 
     A line is `{"step": int, "stream": str, "metrics": {name: value}, "time": seconds since the epoch}`. The metrics of
-    `train` are `loss`, `steps_per_sec` and those of the training call. `values.to_json` says how values are written;
+    `train` are `loss` and those of the training call. `values.to_json` says how values are written;
     bytes are left out.
     """
 
@@ -139,7 +139,7 @@ class MetricsWriter(Writer):
 
 
 class TimelineWriter(Writer):
-    """Writes `timeline.jsonl`: a line per phase, with the fields of `PhaseRow`."""
+    """Writes `timeline.jsonl`: a line per phase, with the fields of `PhaseRow`; commits alone have a digest."""
 
     def __init__(self, path: str | os.PathLike[str]):
         """Names the file, which is appended to.
@@ -151,7 +151,10 @@ class TimelineWriter(Writer):
 
     def write_phase(self, row: rows.PhaseRow) -> None:
         """Appends a line."""
-        self._lines.append({name: values.to_json(value) for name, value in dataclasses.asdict(row).items()})
+        line = {name: values.to_json(value) for name, value in dataclasses.asdict(row).items()}
+        if row.digest is None:
+            del line['digest']
+        self._lines.append(line)
 
     def flush(self) -> None:
         """Makes the lines last."""
@@ -196,8 +199,11 @@ def _open_at_line_start(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def step_metrics(row: rows.StepRow) -> rows.Metrics:
-    """Returns what is told of a log period as metrics: the loss of its last run, the rate, the metrics of training."""
-    return {'loss': row.loss, 'steps_per_sec': row.steps_per_sec, **row.metrics}
+    """Returns what is told of a log period as metrics: the loss of its last run, and the metrics of training.
+
+    Not the rate: two equal runs have the same metrics.
+    """
+    return {'loss': row.loss, **row.metrics}
 
 
 def result_json(result: rows.RunResult) -> str:

@@ -1,6 +1,6 @@
 """The checkpoints in `best/`: those of the best passes, which stay when others go."""
 
-import glob
+import dataclasses
 import os
 import pathlib
 import re
@@ -8,9 +8,22 @@ import shutil
 from collections.abc import Collection, Sequence
 
 from framework import run_dir
-from framework.session import state_file
+from framework.session import integrity, state_file
 
 _STEP = re.compile(r'model\.ckpt-(\d+)\.')
+
+
+@dataclasses.dataclass(frozen=True)
+class BestSteps:
+    """The best of a run, as a commit finds them.
+
+    Attributes:
+        kept: Their steps, best first.
+        new: Those of them that came since the commit before: whatever lies there under their names goes.
+    """
+
+    kept: Sequence[int] = ()
+    new: Collection[int] = ()
 
 
 class BestCheckpoints:
@@ -35,7 +48,7 @@ class BestCheckpoints:
             checkpoint: The prefix of its files.
         """
         self._path.mkdir(exist_ok=True)
-        for part in glob.glob(glob.escape(checkpoint) + '.*'):
+        for part in integrity.files_of(checkpoint):
             target = self.path(step) + part.removeprefix(checkpoint)
             _link(part, f'{target}.tmp')
             os.replace(f'{target}.tmp', target)
@@ -45,21 +58,20 @@ class BestCheckpoints:
         """Whether the checkpoint of a step is there."""
         return os.path.exists(self.path(step) + '.index')
 
-    def write(self, steps: Sequence[int]) -> None:
-        """Writes TensorFlow's `checkpoint` file, whose newest is the best, then removes what is no longer among them.
+    def write(self, kept: Sequence[int], named: Collection[int]) -> None:
+        """Writes TensorFlow's `checkpoint` file, whose newest is the best, then removes what no commit names.
 
         Args:
-            steps: The steps that stay, best first.
+            kept: The steps that are the best now, best first.
+            named: The steps that stay, because a commit names them.
         """
         if not self._path.exists():
             return
-        state_file.write(self._path, [f'model.ckpt-{step}' for step in reversed(steps)])
-        self._remove_others(steps)
-
-    def _remove_others(self, steps: Collection[int]) -> None:
+        if kept:
+            state_file.write(self._path, [f'model.ckpt-{step}' for step in reversed(kept)])
         for path in self._path.glob('model.ckpt-*'):
             match = _STEP.match(path.name)
-            if match and int(match.group(1)) not in steps:
+            if match and int(match.group(1)) not in named:
                 path.unlink()
 
 

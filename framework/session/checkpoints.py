@@ -9,7 +9,7 @@ from tensorflow.compat import v1
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from framework import errors
-from framework.session import commits
+from framework.session import reading
 
 _OBJECT_GRAPH = '_CHECKPOINTABLE_OBJECT_GRAPH'
 _STATE = 'checkpoint'
@@ -84,7 +84,7 @@ def read(prefix: str) -> Saved:
         reader = v1.train.load_checkpoint(prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
         keys = _object_keys(reader.get_tensor(_OBJECT_GRAPH)) if _OBJECT_GRAPH in shapes else {}
-    except commits.READ_ERRORS as error:
+    except reading.READ_ERRORS as error:
         raise damaged(prefix, error) from error
     return Saved(shapes, dtypes, keys)
 
@@ -92,7 +92,7 @@ def read(prefix: str) -> Saved:
 def damaged(prefix: str, error: Exception) -> errors.RunDirectoryError:
     """Returns the error about a checkpoint whose files can't be read."""
     return errors.RunDirectoryError(
-        f'`{prefix}` can not be read: its files are damaged [{commits.first_line(error)}]. Name another checkpoint.'
+        f'`{prefix}` can not be read: its files are damaged [{reading.first_line(error)}]. Name another checkpoint.'
     )
 
 

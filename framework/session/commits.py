@@ -1,104 +1,39 @@
-"""What a later process goes on from: `model.ckpt-N`, and a commit record that names it, written last and atomically.
+"""What a later process goes on from: `model.ckpt-N` and `state-N`, and a commit record that names them, written last.
 
-A step counts once `commits/commit-N.json` exists. TensorFlow's `checkpoint` file is written for other readers, and read
-only where there are no commits: in a directory that `tf.estimator` wrote.
+A step counts once `commits/commit-N.json` exists. In order: passes and lines are written out; the files are named in
+`commits/saving.json`, saved and made to last; the best checkpoints get their second names; the record says which files
+with which SHA-256, and how long the files are that the run appends to. TensorFlow's `checkpoint` file is written for
+other readers, and read only where there are no commits: in a directory that `tf.estimator` wrote.
 """
 
 import contextlib
 import dataclasses
 import functools
-import glob
+import itertools
 import json
 import math
 import os
 import pathlib
-import re
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors, run_dir
-from framework.reporting import values
-from framework.reporting.rows import Metrics
-from framework.session import state_file
-from framework.session.best import BestCheckpoints
+from framework.session import foreign, integrity, records, state_file
+from framework.session.best import BestCheckpoints, BestSteps
+from framework.session.journal import Journal
+from framework.session.records import Commit, LastPass
+from framework.session.side_file import SideFile
 
-_RECORD = re.compile(r'commit-(\d+)\.json')
+__all__ = ['Commit', 'Commits', 'LastPass']
+
 _SECS_PER_HOUR = 3600
-
-_FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
-    'step': (int,),
-    'previous_step': (int,),
-    'checkpoint': (str,),
-    'exhausted': (bool,),
-    'seed': (int, type(None)),
-    'runs': (int,),
-    'epochs': (int,),
-    'epoch_start': (int,),
-    'runs_before_epoch': (int,),
-    'restored': (int, type(None)),
-    'state': (dict,),
-    'saved_at': (int, float),
-    'stays': (bool,),
-    'stayed_at': (int, float),
-    'foreign': (bool,),
-}
-
-# What TensorFlow's reader raises at a damaged checkpoint: from C++ some of its errors arrive as Python's own.
-READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-
-
-@dataclasses.dataclass(frozen=True)
-class LastPass:
-    """The newest pass over a set: the step of its weights, and its metrics."""
-
-    step: int
-    metrics: Metrics
-
-
-@dataclasses.dataclass(frozen=True)
-class Commit:
-    """One point to go on from.
-
-    Attributes:
-        step: The global step.
-        previous_step: The global step before the newest train run.
-        checkpoint: The prefix of the checkpoint's files, relative to the run directory.
-        passes: The newest pass of every evaluation set.
-        exhausted: Whether the training data had ended.
-        seed: The run's seed, None when unknown.
-        runs: Train runs from the beginning: a run may move the global step by any number, also by none.
-        epochs: How often the training data has ended and begun again.
-        epoch_start: The global step at which the running epoch began.
-        runs_before_epoch: Train runs before the running epoch.
-        restored: The step whose weights came back at the end, None where the weights are those of `step`.
-        state: What else a run goes on with, by name: the best checkpoints, early stopping.
-        saved_at: Seconds since the epoch.
-        stays: Whether it stays beyond the limit, as one every so many hours does.
-        stayed_at: When the newest commit that stays was saved; the first commit's time before any.
-        foreign: Whether another program wrote the checkpoint, which is then never removed.
-    """
-
-    step: int
-    previous_step: int
-    checkpoint: str = ''
-    passes: Mapping[str, LastPass] = dataclasses.field(default_factory=dict)
-    exhausted: bool = False
-    seed: int | None = None
-    runs: int = 0
-    epochs: int = 0
-    epoch_start: int = 0
-    runs_before_epoch: int = 0
-    restored: int | None = None
-    state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    saved_at: float = 0.0
-    stays: bool = False
-    stayed_at: float = 0.0
-    foreign: bool = False
+_BAD = '.bad'
+_TRIES = 20  # to read the newest commit while a training beside this removes it
 
 
 class Commits:
@@ -120,9 +55,11 @@ class Commits:
         clock: Callable[[], float] = time.time,
     ):
         self._directory = directory
+        self._folder = pathlib.Path(directory.commits)
         self._keep = keep
         self._keep_secs = math.inf if keep_every_n_hours is None else keep_every_n_hours * _SECS_PER_HOUR
         self._clock = clock
+        self._journal = Journal(directory)
         self.best = BestCheckpoints(directory)
 
     @property
@@ -130,14 +67,24 @@ class Commits:
         """The path of the run directory."""
         return self._directory.path
 
+    # Reading, also beside a training.
+
     def latest(self) -> Commit | None:
         """Returns the newest commit, or what `tf.estimator` left, or None in a directory without either.
 
         Raises:
             RunDirectoryError: If the record or the files that it names can't be read.
         """
-        records = self._records()
-        commit = _read(records[-1]) if records else self._foreign()
+        for tries_left in reversed(range(_TRIES)):
+            paths = self._records()
+            try:
+                return self._present(records.read(paths[-1]) if paths else self._foreign())
+            except errors.RunDirectoryError:
+                if not tries_left:  # a training beside this may have removed it meanwhile
+                    raise
+        return None
+
+    def _present(self, commit: Commit | None) -> Commit | None:
         if commit is not None and not os.path.exists(self.path(commit) + '.index'):
             raise errors.RunDirectoryError(
                 f'`{self.path(commit)}.index` is missing, which the newest commit [step {commit.step}] names. Put the '
@@ -153,9 +100,9 @@ class Commits:
         """
         commit = self.latest()
         if commit is None:
+            what = 'is a file, and a run needs a directory' if os.path.isfile(self.directory) else 'holds no checkpoint'
             raise errors.RunDirectoryError(
-                f'`{self._directory.path}` holds no checkpoint. Train first, or name another run directory or a '
-                'checkpoint.'
+                f'`{self._directory.path}` {what}. Train first, or name another run directory or a checkpoint.'
             )
         return self.path(commit)
 
@@ -166,20 +113,20 @@ class Commits:
             RunDirectoryError: If there is none.
         """
         commit = self.latest()
-        kept = [] if commit is None else commit.state.get('keep_best', {}).get('kept', [])
+        kept = [] if commit is None else _best_of(commit)
         if not kept:
             raise errors.RunDirectoryError(
                 f'`{self._directory.path}` holds no best checkpoint. Train with `Experiment.keep_best = @KeepBest()`, '
                 'or name another checkpoint.'
             )
-        return self.best.path(int(kept[0][0]))
+        return self.best.path(kept[0])
 
     def every(self) -> list[Commit]:
         """Returns all commits, oldest first; those that can't be read, or go meanwhile, are left out."""
         found = []
         for path in self._records():
             with contextlib.suppress(errors.RunDirectoryError):
-                found.append(_read(path))
+                found.append(records.read(path))
         return found
 
     def choices(self) -> Iterator[Callable[[], str]]:
@@ -190,13 +137,129 @@ class Commits:
         """Returns the full prefix of a commit's checkpoint files."""
         return os.path.join(self._directory.path, commit.checkpoint)
 
+    def side_path(self, commit: Commit) -> str:
+        """Returns the full prefix of a commit's side file."""
+        return os.path.join(self._directory.path, commit.side_file)
+
+    def _foreign(self) -> Commit | None:
+        commit = foreign.commit_of(self._directory.path, self._clock())
+        if commit is None:
+            self._check_empty()
+        return commit
+
+    def _check_empty(self) -> None:
+        """Refuses a directory with checkpoints that nothing names: a start from scratch would write over them."""
+        unfinished = (self._noted() or {}).get('prefixes', [])
+        found = sorted(path.stem for path in pathlib.Path(self._directory.path).glob('model.ckpt-*.index'))
+        if unnamed := [name for name in found if name not in unfinished]:
+            raise errors.RunDirectoryError(
+                f'`{self._directory.path}` holds checkpoints [{unnamed[-1]}.index] but neither `commits/` nor the file '
+                '`checkpoint`, which say where to go on. Put one of them back, or start in a new run directory.'
+            )
+
+    # Going on, under the lock.
+
+    def resume_point(self) -> Commit | None:
+        """Returns the newest commit whose files are as they were written, None in a directory without any.
+
+        Damaged ones before it are set aside, with a message.
+
+        Raises:
+            RunDirectoryError: If there are commits and all are damaged.
+        """
+        faults: list[str] = []
+        for path in reversed(self._records()):
+            commit, fault = self._checked(path)
+            if commit is not None:
+                self._set_aside(path, faults)
+                return commit
+            faults.append(fault)
+            logging.error('The commit of `%s` is damaged: %s.', path.name, fault)
+        if faults:
+            raise errors.RunDirectoryError(
+                f'`{self._directory.path}` holds {len(faults)} commits, and all are damaged: {"; ".join(faults)}. Put '
+                'the files back, or start in a new run directory.'
+            )
+        return self._foreign()
+
+    def _checked(self, path: pathlib.Path) -> tuple[Commit | None, str]:
+        try:
+            commit = records.read(path)
+        except errors.RunDirectoryError as error:
+            return None, str(error)
+        fault = integrity.fault(self._directory.path, commit.files)
+        if fault is None and not os.path.exists(self.path(commit) + '.index'):
+            fault = f'`{self.path(commit)}.index` is missing'
+        return (commit, '') if fault is None else (None, fault)
+
+    def _set_aside(self, good: pathlib.Path, faults: Sequence[str]) -> None:
+        if not faults:
+            return
+        newer = [path for path in self._records() if records.step_of(path) > records.step_of(good)]  # type: ignore[operator]
+        for path in newer:
+            path.rename(path.with_name(path.name + _BAD))
+        logging.error('Going on from the commit before: step %s.', records.step_of(good))
+
+    def take_up(self, commit: Commit | None) -> Commit | None:
+        """Takes the directory back to a commit: what the process before wrote behind it goes.
+
+        Args:
+            commit: What `resume_point` returned.
+
+        Returns:
+            The same, without best checkpoints that are gone.
+        """
+        self._folder.mkdir(exist_ok=True)
+        self._remove_unfinished()
+        begun = self._folder / 'begun.json'
+        if commit is not None and (commit.files or commit.lengths):
+            self._journal.cut(commit.lengths)
+        elif begun.exists():
+            if (lengths := _json(begun)) is not None:
+                self._journal.cut(lengths)
+        else:  # so that a kill before the first commit leaves nothing twice
+            run_dir.write_atomically(begun, json.dumps(self._journal.lengths()) + '\n')
+        return None if commit is None else self._repaired(commit)
+
+    def _repaired(self, commit: Commit) -> Commit:
+        """Finishes what a killed process left undone behind its record, and what a commit that was set aside had done."""
+        every = self.every()
+        if every:
+            state_file.write(self._directory.path, [one.checkpoint for one in every])
+        kept = _best_of(commit)
+        for step in kept:
+            source = next((one for one in every if one.step == step and one.restored is None), None)
+            if not self.best.holds(step) and source is not None:
+                self.best.add(step, self.path(source))
+        there = [step for step in kept if self.best.holds(step)]
+        if there != kept:
+            logging.error('Of the best checkpoints, those of the steps %s are gone.', sorted(set(kept) - set(there)))
+            state = dict(commit.state['keep_best'])
+            state['kept'] = [pair for pair in state['kept'] if pair[0] in there]
+            commit = dataclasses.replace(commit, state={**commit.state, 'keep_best': state})
+        self.best.write(there, {*there, *(step for one in every for step in _best_of(one))})
+        return commit
+
+    def _remove_unfinished(self) -> None:
+        """Removes what a save that was killed left, as far as no commit names it."""
+        named = {prefix for commit in self.every() for prefix in (commit.checkpoint, commit.side_file)}
+        for prefix in (self._noted() or {}).get('prefixes', []):
+            if prefix not in named:
+                _remove(integrity.remains_of(os.path.join(self._directory.path, prefix)))
+        self._note.unlink(missing_ok=True)
+
+    # Saving.
+
     def save(
         self,
         session: v1.Session,
         saver: v1.train.Saver,
         commit: Commit,
         previous: Commit | None,
-        best: Sequence[int] = (),
+        best: BestSteps = BestSteps(),  # noqa: B008 - it is frozen
+        side: SideFile | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+        same_weights: bool | None = None,
     ) -> Commit:
         """Saves the variables, then writes the record, then removes commits beyond the limit.
 
@@ -204,43 +267,60 @@ class Commits:
             session: The raw session.
             saver: The model's.
             commit: What to record; what only saving tells is filled in.
-            previous: The commit before. Its files serve again where it is of the same train run.
-            best: The steps whose checkpoints stay in `best/`, best first; the others there are in it already.
+            previous: The commit before.
+            best: The steps whose checkpoints stay in `best/`.
+            side: Saves what is not the model's.
+            tell: Called with the digest of the checkpoint when it is saved: what this writes belongs to the commit.
+            same_weights: Whether the files of the commit before serve again. None: where it is of the same train run.
 
         Returns:
             The commit as recorded.
         """
-        if previous is not None and (commit.runs, commit.restored) == (previous.runs, previous.restored):
-            commit = dataclasses.replace(
-                commit, checkpoint=previous.checkpoint, stays=previous.stays, foreign=previous.foreign
-            )
+        self._folder.mkdir(exist_ok=True)
+        if same_weights is None:
+            same_weights = previous is not None and commit.runs == previous.runs
+        if previous is not None and same_weights:
+            commit = _with_files_of(previous, commit)
         else:
-            commit = dataclasses.replace(commit, checkpoint=self._save_variables(session, saver, commit))
+            commit = self._save_files(session, saver, commit, side)
         commit = self._stamped(commit, previous)
-        if commit.step in best and not self.best.holds(commit.step):
+        if commit.step in best.new:
             self.best.add(commit.step, self.path(commit))
-        pathlib.Path(self._directory.commits).mkdir(exist_ok=True)
-        run_dir.write_atomically(self._record_path(commit.step), _to_json(commit))
-        if previous is not None and previous.step == commit.step and previous.checkpoint != commit.checkpoint:
-            self._remove_files(previous)
-        self._write_state(self._prune())
-        if best:
-            self.best.write(best)
+        tell(commit.files.get(f'{commit.checkpoint}.index', ''))
+        commit = dataclasses.replace(commit, lengths=self._journal.lengths())
+        run_dir.write_atomically(self._folder / records.file_name(commit.step), records.to_json(commit))
+        self._tidy(commit, previous, best)
         return commit
 
-    def _save_variables(self, session: v1.Session, saver: v1.train.Saver, commit: Commit) -> str:
-        # Under another name where the weights are not those of the step: the former files are named by a commit.
-        step = commit.step
-        name = self._directory.checkpoint_prefix
-        prefix = saver.save(
+    def _save_files(self, session: v1.Session, saver: v1.train.Saver, commit: Commit, side: SideFile | None) -> Commit:
+        prefix = self._free_prefix(os.path.basename(self._directory.checkpoint_prefix), commit.step)
+        side_prefix = '' if side is None else self._free_prefix('state', commit.step)
+        # What is about to come, and what is about to go: a start removes of these what no record names.
+        going = [name for old in self._beyond(1) for name in (old.checkpoint, old.side_file) if not old.foreign]
+        names = [*filter(None, [prefix, side_prefix, *going])]
+        run_dir.write_atomically(self._note, json.dumps({'prefixes': names}) + '\n')
+        saver.save(
             session,
-            name if commit.restored is None else f'{name}-restored',
-            global_step=step,
+            os.path.join(self._directory.path, prefix),
             write_meta_graph=False,
             write_state=False,  # then it deletes nothing, also a user's: that is our business
         )
-        logging.info('Saved step %d into %s.', step, prefix)
-        return os.path.basename(prefix)
+        files = integrity.digests(self._directory.path, prefix)
+        commit = dataclasses.replace(commit, checkpoint=prefix, side_file=side_prefix)
+        if side is not None:
+            commit = dataclasses.replace(commit, position=side.save(session, self.side_path(commit)))
+            files |= integrity.digests(self._directory.path, side_prefix)
+        logging.info('Saved step %d into %s.', commit.step, self.path(commit))
+        return dataclasses.replace(commit, files=files)
+
+    def _free_prefix(self, name: str, step: int) -> str:
+        """Returns the name of a checkpoint that no file bears.
+
+        TensorFlow writes into the files of a name that is taken, which a commit may name, `best/` may share, and a
+        reader beside this may have open.
+        """
+        candidates = itertools.chain([f'{name}-{step}'], (f'{name}-again{i or ""}-{step}' for i in itertools.count()))
+        return next(c for c in candidates if not integrity.remains_of(os.path.join(self._directory.path, c)))
 
     def _stamped(self, commit: Commit, previous: Commit | None) -> Commit:
         """Fills in the time, and whether the commit stays beyond the limit."""
@@ -249,148 +329,79 @@ class Commits:
         due = now - stayed_at >= self._keep_secs
         return dataclasses.replace(commit, saved_at=now, stays=commit.stays or due, stayed_at=now if due else stayed_at)
 
-    def _record_path(self, step: int) -> pathlib.Path:
-        return pathlib.Path(self._directory.commits) / f'commit-{step}.json'
+    def _tidy(self, commit: Commit, previous: Commit | None, best: BestSteps) -> None:
+        left = self._prune()
+        if previous is not None and previous.step == commit.step and previous.checkpoint != commit.checkpoint:
+            self._remove_files(previous, left)
+        state_file.write(self._directory.path, [one.checkpoint for one in left])
+        self.best.write(best.kept, {*best.kept, *(step for one in left for step in _best_of(one))})
+        self._note.unlink(missing_ok=True)
+
+    @property
+    def _note(self) -> pathlib.Path:
+        return self._folder / 'saving.json'
+
+    def _noted(self) -> dict[str, Any] | None:
+        """Returns what a save that did not end was about to write."""
+        return _json(self._note) if self._note.exists() else None
 
     def _records(self) -> list[pathlib.Path]:
         """Returns the paths of the records, oldest first."""
-        directory = pathlib.Path(self._directory.commits)
-        found = [path for path in directory.glob('commit-*.json') if _RECORD.fullmatch(path.name)]
-        return sorted(found, key=_step)
+        found = {path: records.step_of(path) for path in self._folder.glob('commit-*.json')}
+        return sorted((path for path, step in found.items() if step is not None), key=lambda path: found[path] or 0)
 
-    def _foreign(self) -> Commit | None:
-        """Returns the checkpoint that TensorFlow's own file names, of a run before there were commits."""
-        if not os.path.exists(os.path.join(self._directory.path, 'checkpoint')):
-            self._check_empty()
-            return None
-        try:
-            checkpoint = v1.train.latest_checkpoint(self._directory.path)
-        except ValueError:  # of an empty file, or of one that is no text
-            checkpoint = None
-        if checkpoint is None:
-            raise errors.RunDirectoryError(
-                f'`{self._directory.path}/checkpoint` names no checkpoint that is there. Put the files back, mend its '
-                'paths, or start in a new run directory.'
-            )
-        prefix = self._prefix_within(checkpoint)
-        step = global_step(checkpoint)
-        logging.info('No commits in %s: going on from the checkpoint of step %d.', self._directory.path, step)
-        return Commit(step, step, prefix, stayed_at=self._clock(), foreign=True)
-
-    def _check_empty(self) -> None:
-        """Refuses a directory with checkpoints that nothing names: a start from scratch would write over them."""
-        found = sorted(pathlib.Path(self._directory.path).glob('model.ckpt-*.index'))
-        if found:
-            raise errors.RunDirectoryError(
-                f'`{self._directory.path}` holds checkpoints [{found[-1].name}] but neither `commits/` nor the file '
-                '`checkpoint`, which say where to go on. Put one of them back, or start in a new run directory.'
-            )
-
-    def _prefix_within(self, checkpoint: str) -> str:
-        """Returns a prefix relative to the run directory, which may be spelled by way of links."""
-        folder, name = os.path.split(checkpoint)
-        relative = os.path.relpath(os.path.realpath(folder), os.path.realpath(self._directory.path))
-        if relative.split(os.sep)[0] == os.pardir:
-            raise errors.RunDirectoryError(
-                f'`{self._directory.path}/checkpoint` names `{checkpoint}`, which lies outside the run directory and '
-                f"may be another run's. Copy `{checkpoint}.*` into the run directory and write `model_checkpoint_path: "
-                f'"{name}"` into its file `checkpoint`, or start in a new run directory.'
-            )
-        return os.path.normpath(os.path.join(relative, name))
+    def _beyond(self, coming: int) -> list[Commit]:
+        """Returns the commits that are beyond the limit, when so many more have come."""
+        every = self.every()
+        number = len(every) + coming - self._keep if self._keep else 0
+        return [commit for commit in every[: max(number, 0)] if not commit.stays]
 
     def _prune(self) -> list[Commit]:
         """Removes what is beyond the limit, and returns the commits that are left, oldest first."""
-        records = self._records()
-        beyond = len(records) - self._keep if self._keep else 0
-        left = []
-        for i, path in enumerate(records):
-            try:
-                commit = _read(path)
-            except errors.RunDirectoryError as error:  # an old record is no reason to end a run that just saved
-                logging.warning('%s', error)
-                continue
-            if i < beyond and not commit.stays:
-                self._remove(path, commit)
-            else:
-                left.append(commit)
+        going = self._beyond(0)
+        for commit in going:
+            (
+                self._folder / records.file_name(commit.step)
+            ).unlink()  # the record goes first: what it vouched for may then
+        left = self.every()
+        for commit in going:
+            self._remove_files(commit, left)
         return left
 
-    def _remove(self, path: pathlib.Path, commit: Commit) -> None:
-        path.unlink()  # the record goes first: what it vouched for may then go
-        self._remove_files(commit)
-
-    def _remove_files(self, commit: Commit) -> None:
+    def _remove_files(self, commit: Commit, left: Sequence[Commit]) -> None:
         if commit.foreign or os.path.dirname(commit.checkpoint):
             return  # we save into the run directory itself: this is somebody else's
-        for name in glob.glob(glob.escape(self.path(commit)) + '.*'):
-            os.remove(name)
-
-    def _write_state(self, commits: Sequence[Commit]) -> None:
-        state_file.write(self._directory.path, [commit.checkpoint for commit in commits])
+        named = {'', *(prefix for one in left for prefix in (one.checkpoint, one.side_file))}
+        for prefix in {commit.checkpoint, commit.side_file} - named:
+            _remove(integrity.remains_of(os.path.join(self._directory.path, prefix)))
 
 
-def global_step(checkpoint: str) -> int:
-    """Returns the global step of a checkpoint.
+def _best_of(commit: Commit) -> list[int]:
+    """Returns the steps of the best checkpoints that a commit names, best first."""
+    return [int(step) for step, _ in commit.state.get('keep_best', {}).get('kept', [])]
 
-    Raises:
-        RunDirectoryError: If it holds none that can be read.
-    """
+
+def _with_files_of(previous: Commit, commit: Commit) -> Commit:
+    names = ('checkpoint', 'stays', 'foreign', 'files', 'side_file', 'position')
+    return dataclasses.replace(commit, **{name: getattr(previous, name) for name in names})
+
+
+def _json(path: pathlib.Path) -> dict[str, Any] | None:
+    """Returns what a file of ours holds, None where it is damaged."""
     try:
-        return int(v1.train.load_checkpoint(checkpoint).get_tensor('global_step'))
-    except READ_ERRORS as error:
-        raise errors.RunDirectoryError(
-            f'`{checkpoint}` holds no readable `global_step` [{first_line(error)}], so it is no run that '
-            'can go on. Start in a new run directory.'
-        ) from error
+        content = json.loads(path.read_text(encoding='utf-8'))
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        logging.warning('`%s` is damaged, so nothing is taken back by it.', path)
+        return None
+    return content
 
 
-def first_line(error: Exception) -> str:
-    """Returns the first line that an error says: TensorFlow's go on with tracebacks."""
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def _to_json(commit: Commit) -> str:
-    record = dataclasses.asdict(commit)
-    record['passes'] = {
-        name: {'step': last.step, 'metrics': values.metrics_to_json(last.metrics)}
-        for name, last in commit.passes.items()
-    }
-    return json.dumps(record, allow_nan=False) + '\n'
-
-
-def _step(path: pathlib.Path) -> int:
-    match = _RECORD.fullmatch(path.name)
-    return int(match.group(1)) if match else -1
-
-
-def _check(commit: Commit, step: int) -> None:
-    """Raises a `ValueError` for a record whose values are of other types than we write, or of another step."""
-    for name, types in _FIELD_TYPES.items():
-        _check_type(name, getattr(commit, name), types)
-    for stream, last in commit.passes.items():
-        _check_type(f'passes.{stream}.step', last.step, (int,))
-    if commit.step != step:
-        raise ValueError(f'`step` is {commit.step}, and its name says {step}')
-    if not commit.checkpoint:
-        raise ValueError('`checkpoint` is empty')
-
-
-def _check_type(name: str, value: Any, types: tuple[type, ...]) -> None:
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise ValueError(f'`{name}` is {value!r}')
-
-
-def _read(path: pathlib.Path) -> Commit:
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding='utf-8'))
-        record['passes'] = {
-            name: LastPass(last['step'], values.metrics_from_json(last['metrics']))
-            for name, last in record['passes'].items()
-        }
-        commit = Commit(**record)
-        _check(commit, _step(path))
-        return commit
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise errors.RunDirectoryError(
-            f'`{path}` is damaged [{error}]. Remove it to go on from the commit before it.'
-        ) from error
+def _remove(paths: Sequence[str]) -> None:
+    for path in paths:
+        if os.path.isdir(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)

@@ -138,7 +138,7 @@ def evaluate_checkpoints(
                 if skip_missing and not holding.exists(checkpoint):
                     logging.info('`%s` is gone: a training beside this removed it.', choose())
                     continue
-                named.append(choose())
+                named.append(os.path.join(os.path.dirname(choose()), os.path.basename(checkpoint)))
                 for part in parts:
                     part.make_passes(checkpoint, signals.came, tell)
     step = made[-1].step if made else 0

@@ -12,6 +12,7 @@ from tensorflow.compat import v1
 from framework import errors
 from framework.graph import movement
 from framework.graph.calls import Compiled, Tower
+from framework.graph.random_ops import keys
 from framework.reporting.rows import PassRow
 from framework.run_config import EvalSet
 from framework.session import ends, hooks
@@ -83,7 +84,7 @@ class Evaluation:
             tower = self.compiled.tower(stream)
             self._reset(session, tower)
             session.run(tower.input.initializers[stream])
-            self._read(hooks.HookedRuns(session, ()), tower, stream, batches)
+            self._read(hooks.HookedRuns(session, ()), tower, stream, batches, step=0)
 
     def make_pass(self, session: v1.Session, stream: str, step: int) -> PassRow:
         """Runs one full pass: resets the metrics, starts the set from its beginning, reads it to its end.
@@ -109,7 +110,7 @@ class Evaluation:
         foreign = frozenset() if train is None else train.input.ends
         hooked = hooks.hooked_pass(session, of_pass, tower.prefix, foreign)
         with self.guard.guarded(session, stream, of_pass, tower.variables), hooked as runs:
-            batches, examples = self._read(runs, tower, stream, self.sets[stream].steps)
+            batches, examples = self._read(runs, tower, stream, self.sets[stream].steps, step)
             if runs.should_stop:
                 logging.warning('A hook ended the pass over `%s` after %d batches.', stream, batches)
             values = _values(session, tower, stream)
@@ -120,14 +121,19 @@ class Evaluation:
         if tower.local_init is not None:
             session.run(tower.local_init)
 
-    def _read(self, runs: hooks.HookedRuns, tower: Tower, stream: str, limit: int | None) -> tuple[int, int]:
+    def _feeds(self, step: int, batch: int) -> dict[tf.Tensor, int] | None:
+        """Returns what draws depend on: the step and the batch, and nothing that was run before."""
+        tick = self.compiled.draws.tick
+        return None if tick is None else {tick: keys.evaluation_tick(step, batch)}
+
+    def _read(self, runs: hooks.HookedRuns, tower: Tower, stream: str, limit: int | None, step: int) -> tuple[int, int]:
         batches = examples = 0
         told_at = self.clock()
         while (limit is None or batches < limit) and not runs.should_stop:
             if self.interrupted():
                 raise PassInterrupted
             try:
-                count, _ = runs.run([tower.input.examples, tower.update])
+                count, _ = runs.run([tower.input.examples, tower.update], self._feeds(step, batches))
             except tf.errors.OutOfRangeError as error:
                 if not tower.input.ended(error):
                     raise ends.unnamed_end(error, f'the evaluation of `{stream}`') from error

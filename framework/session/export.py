@@ -15,7 +15,7 @@ from framework import errors, run_config
 from framework.export_outputs import ExportOutput
 from framework.graph.prediction import Prediction
 from framework.serving import InputReceiver
-from framework.session import commits, loading, opening
+from framework.session import loading, opening, reading
 
 _DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _EXTRA = 'assets.extra'
@@ -75,7 +75,7 @@ def newest_step(base_dir: str | os.PathLike[str]) -> int | None:
     exports = [name for name in os.listdir(base_dir) if name.isdigit()] if os.path.isdir(base_dir) else []
     if not exports:
         return None
-    return commits.global_step(os.path.join(base_dir, max(exports, key=int), 'variables', 'variables'))
+    return reading.global_step(os.path.join(base_dir, max(exports, key=int), 'variables', 'variables'))
 
 
 # Signatures.

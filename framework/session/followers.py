@@ -17,6 +17,7 @@ from framework import errors, policies
 from framework.reporting import values
 from framework.reporting.rows import PassRow
 from framework.session import opening
+from framework.session.best import BestSteps
 
 
 class Follower:
@@ -44,7 +45,8 @@ class Follower:
         """Takes the state of an earlier process."""
         if (state['metric'], state['mode']) != (self.metric.name, self.metric.mode):
             logging.warning(
-                '`%s` followed `%s` [%s] before and follows `%s` [%s] now: it begins anew.',
+                '`%s` followed `%s` [%s] before and follows `%s` [%s] now: it begins anew, and what '
+                'it kept goes with the commits that name it.',
                 self.metric.owner,
                 state['metric'],
                 state['mode'],
@@ -78,7 +80,6 @@ class Best(Follower):
 
     Attributes:
         kept: Pairs of step and value.
-        unsaved: Whether one of them is not in a commit yet.
     """
 
     name = 'keep_best'
@@ -87,7 +88,22 @@ class Best(Follower):
         super().__init__(policy.followed())
         self._keep = policy.keep
         self.kept: list[tuple[int, float]] = []
-        self.unsaved = False
+        self._new: set[int] = set()  # those that came since the commit before
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether one of them is in no commit yet."""
+        return bool(self._new)
+
+    @property
+    def steps(self) -> BestSteps:
+        """What the next commit has to keep."""
+        kept = [step for step, _ in self.kept]
+        return BestSteps(kept, frozenset(self._new))
+
+    def committed(self) -> None:
+        """Takes notice of a commit."""
+        self._new = set()
 
     def _follow(self, step: int, value: float) -> None:
         others = [(kept, known) for kept, known in self.kept if kept != step]
@@ -97,7 +113,7 @@ class Best(Follower):
         place = sum(1 for _, known in others if not self.metric.better(value, known))
         if place < self._keep:
             self.kept = [*others[:place], (step, value), *others[place:]][: self._keep]
-            self.unsaved = True
+            self._new = {step}
 
     def _state(self) -> dict[str, Any]:
         return {'kept': [[step, values.to_json(value)] for step, value in self.kept]}
@@ -183,36 +199,32 @@ class Plateau(Follower):
         self._policy = policy
         self._patience = _Patience(self.metric)
         self._cooldown = 0
-        self._rate: float | None = None  # what the variable has to hold; None: what it holds
         with graph.as_default():
             self._variable = _variable_named(policy.variable)
             self._put = opening.VariableWriter(self._variable, 'framework/plateau/')
         self._due = False
 
-    def act(self, session: v1.Session) -> None:
-        """Assigns what the passes since the last call, or the state of the process before, ask for.
+    def act(self, session: v1.Session) -> bool:
+        """Makes the rate smaller where the passes since the last call ask for it, and returns whether they did.
 
         Args:
             session: The raw session of training.
         """
-        if self._due:
-            self._due = False
-            before = float(session.run(self._variable))
-            self._rate = self._reduced(before)
-            logging.info(
-                '`%s`: %.6g after %.6g: `%s` has not become better for %d passes.',
-                self._policy.variable,
-                self._rate,
-                before,
-                self.metric.name,
-                self._policy.patience_evals,
-            )
-            self._put(session, self._rate)
-
-    def restore(self, session: v1.Session) -> None:
-        """Assigns the rate that an earlier process set: its checkpoint may be older than the reduction."""
-        if self._rate is not None:
-            self._put(session, self._rate)
+        if not self._due:
+            return False
+        self._due = False
+        before = float(session.run(self._variable))
+        rate = self._reduced(before)
+        logging.info(
+            '`%s`: %.6g after %.6g: `%s` has not become better for %d passes.',
+            self._policy.variable,
+            rate,
+            before,
+            self.metric.name,
+            self._policy.patience_evals,
+        )
+        self._put(session, rate)
+        return True
 
     def _reduced(self, rate: float) -> float:
         dtype = self._variable.dtype.base_dtype.as_numpy_dtype
@@ -229,11 +241,11 @@ class Plateau(Follower):
             self._due = True
 
     def _state(self) -> dict[str, Any]:
-        return {**self._patience.state(), 'cooldown': self._cooldown, 'rate': self._rate}
+        return {**self._patience.state(), 'cooldown': self._cooldown}
 
     def _take(self, state: Mapping[str, Any]) -> None:
         self._patience.take(state)
-        self._cooldown, self._rate = int(state['cooldown']), state['rate']
+        self._cooldown = int(state['cooldown'])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,12 +4,14 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import tensorflow as tf
 from absl import logging
+from tensorflow.compat import v1
 
 from framework import config, serving
 from framework.graph import compiled, prediction
 from framework.graph.calls import Compiled, Model
-from framework.run_config import EvalSet, InputFn
+from framework.run_config import EvalSet, InputFn, default_session_config
 from framework.session.detached import DetachedEvaluation
 from framework.session.evaluation import Evaluation
 from framework.spec import ModeKeys
@@ -29,6 +31,7 @@ class Graphs:
         require_equal_structures: Whether evaluation elements must have training's structure.
         restart: Whether the training data starts again when it ends.
         train_metrics: Whether the metrics of the training call are accumulated while it trains.
+        keyed: Whether random draws follow from the count of runs, and from no state of a session.
         hooked: Whether the caller has training hooks, which may do the training.
     """
 
@@ -39,6 +42,7 @@ class Graphs:
     require_equal_structures: bool = False
     restart: bool = False
     train_metrics: bool = False
+    keyed: bool = False
     hooked: bool = False
 
     def training(
@@ -129,10 +133,22 @@ class Graphs:
                 require_equal_structures=self.require_equal_structures,
                 restart=self.restart,
                 accumulate=self.train_metrics,
+                keyed=self.keyed,
+                size_of=size_of,
             )
         compiled.check_scaffolds(built)
         compiled.check_train_op(built, hooked=self.hooked)
         return built
+
+
+def size_of(cardinality: tf.Tensor) -> int:
+    """Returns how many elements a Dataset has, by a session on the graph that is being built.
+
+    Args:
+        cardinality: A scalar.
+    """
+    with v1.Session(graph=cardinality.graph, config=default_session_config()) as session:
+        return int(session.run(cardinality))
 
 
 def metric_names(built: Compiled, apart: Mapping[str, DetachedEvaluation]) -> list[str]:

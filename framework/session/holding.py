@@ -1,6 +1,7 @@
 """The checkpoint that a name means, kept readable while a training beside this removes it."""
 
 import contextlib
+import difflib
 import glob
 import os
 import tempfile
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from absl import logging
 
+from framework import errors
 from framework.session import checkpoints, commits
 
 LATEST, BEST = 'latest', 'best'
@@ -28,7 +30,13 @@ def chosen(store: commits.Commits, name: str) -> str:
         return store.newest_path()
     if name == BEST:
         return store.best_path()
-    return checkpoints.resolve(name, setting='checkpoint') if os.path.isdir(name) else name
+    if os.path.isdir(name):
+        return checkpoints.resolve(name, setting='checkpoint')
+    if os.sep not in name and not exists(name) and difflib.get_close_matches(name, (LATEST, BEST)):
+        raise errors.ConfigurationError(
+            f'`checkpoint` [{name}]: there is no such checkpoint. {errors.nearest(name, (LATEST, BEST))}'
+        )
+    return name
 
 
 def exists(prefix: str) -> bool:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -105,15 +105,21 @@ class HookedRuns:
         """Whether a hook asked for the end of the pass."""
         return self._stop_requested or (self._coordinator is not None and self._coordinator.should_stop())
 
-    def run(self, fetches: Any) -> Any:
-        """Runs the fetches and what the hooks ask for in one call, and returns the values of the fetches."""
+    def run(self, fetches: Any, feeds: Mapping[tf.Tensor, Any] | None = None) -> Any:
+        """Runs the fetches and what the hooks ask for in one call, and returns the values of the fetches.
+
+        Args:
+            fetches: What to run.
+            feeds: What to feed beside what the hooks feed.
+        """
         if not self._hooks:
-            return self._session.run(fetches)
+            return self._session.run(fetches, feed_dict=feeds)
         context = v1.train.SessionRunContext(v1.train.SessionRunArgs(fetches), self._session)
-        asked, feeds, options = self._before_run(context)
+        asked, of_hooks, options = self._before_run(context)
+        of_hooks = {**(feeds or {}), **of_hooks}
         metadata = v1.RunMetadata()
         wanted = {'fetches': fetches, 'hooks': {str(i): args.fetches for i, args in asked.items()}}
-        values = self._session.run(wanted, feed_dict=feeds, options=options, run_metadata=metadata)
+        values = self._session.run(wanted, feed_dict=of_hooks, options=options, run_metadata=metadata)
         for i, hook in enumerate(self._hooks):
             results = values['hooks'].get(str(i))
             hook.after_run(context, v1.train.SessionRunValues(results, options, metadata))

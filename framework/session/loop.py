@@ -17,10 +17,12 @@ from framework.reporting.writers import Writer
 from framework.run_config import RunConfig
 from framework.run_dir import TRAIN
 from framework.session import commits, ends, hooks, opening, warm_start
+from framework.session.best import BestSteps
 from framework.session.detached import DetachedEvaluation, saved_weights
 from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.followers import Followers
 from framework.session.schedule import Commit, Evaluate, Progress, Schedule, Stop, Train
+from framework.session.side_file import SideFile
 from framework.session.signals import StopSignals
 from framework.session.training import Position, Training
 from framework.warm_start import WarmStartSettings
@@ -40,6 +42,8 @@ class Settings:
         followers: What acts on the metrics of passes.
         on_nan: What a loss that is not finite does: `raise`, `stop` or `ignore`.
         warm_start: What a fresh run begins with.
+        identity: What must be the same for the same bits to come, for the commits.
+        keeps_place: Whether commits keep the place in the training data.
     """
 
     schedule: Schedule
@@ -51,8 +55,11 @@ class Settings:
     followers: Followers = dataclasses.field(default_factory=Followers)
     on_nan: str = 'raise'
     warm_start: WarmStartSettings | None = None
+    identity: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keeps_place: bool = True
 
 
+_DIGEST_LENGTH = 16
 _GOES_ON = 'the same command goes on from there'
 _NOT_SAVED = 'commits are off, so nothing was saved'
 _RESTORE_WITHOUT = 'Set `EarlyStopping.restore_best` to False to end with the weights of the last step.'
@@ -103,6 +110,7 @@ class Loop:
         self._unsaved_passes = False
         self._newest: commits.Commit | None = None
         self._restored: int | None = None  # the step whose weights came back, until training goes on
+        self._weights_changed = False  # since the newest commit, by something else than a train run
         self._committed_at = clock()
         self._passed_at = dict.fromkeys(settings.schedule.periods, clock())
         self._end: tuple[str, str] | None = None  # status and reason
@@ -113,8 +121,11 @@ class Loop:
         """The newest global step that is known."""
         return self._position.step
 
-    def run(self) -> RunResult:
+    def run(self, newest: commits.Commit | None = None) -> RunResult:
         """Runs until the schedule stops, and says how it ended.
+
+        Args:
+            newest: The commit to go on from, None to begin.
 
         Raises:
             ConfigurationError: A stream has no batch, or an evaluation set has no end.
@@ -122,10 +133,11 @@ class Loop:
             RunError: The loss was not finite, or the global step stood still.
         """
         start = self._clock()
-        self._newest = self._store.latest()
-        self._position.step = 0 if self._newest is None else self._newest.step
+        self._newest = newest
+        self._position.step = 0 if newest is None else newest.step
         with self._signals, self._compiled.graph.as_default():
             scaffold = opening.session_scaffold(self._compiled)
+            self._side = self._side_file()
             self._put_step = opening.VariableWriter(self._compiled.global_step, 'framework/restored_step/')
             with self._session(scaffold) as session, ends.named_ends():
                 self._start(session, scaffold.saver)
@@ -135,6 +147,16 @@ class Loop:
         return self._result(self._clock() - start)
 
     # Opening
+
+    def _side_file(self) -> SideFile | None:
+        """Returns what saves the state that is no part of the model, None where nothing is saved."""
+        if not self._settings.schedule.commits or not self._settings.keeps_place:
+            return None
+        train, draws = self._stream, self._compiled.draws
+        variables = [*draws.state, *(() if train.metrics is None else train.metrics.variables)]
+        # Where nothing but lookup tables has state, TensorFlow's check of the data's functions has nothing to find.
+        harmless = bool(draws.findings) and all(finding.allowed for finding in draws.findings)
+        return SideFile(variables, train, harmless, replays=train.source.restarts)
 
     @contextlib.contextmanager
     def _session(self, scaffold: v1.train.Scaffold) -> Iterator[v1.train.SingularMonitoredSession]:
@@ -174,28 +196,29 @@ class Loop:
             logging.info('Going on from step %d: %s.', position.step, self._store.path(newest))
             position.previous_step, position.runs = newest.previous_step, newest.runs
             self._take_epochs(position, newest)
+            if self._side is not None:
+                prefix = self._store.side_path(newest) if newest.side_file else ''
+                position.elements = self._side.restore(
+                    raw, prefix, newest.position, newest.elements, self._signals.came
+                )
             self._restored = newest.restored
             self._settings.followers.set(newest.state)
             self._passes = dict(newest.passes)
             done = [stream for stream, last in newest.passes.items() if last.step == position.step]
             if done:
                 logging.info('Evaluated at step %d before, and not again: %s.', position.step, ', '.join(done))
-            if position.exhausted:
+            if position.exhausted and not self._settings.schedule.reached(self._progress()):
                 self._end = ('exhausted', f'{_data_ended(position.step)}; {_NEW_RUN}')
-            if self._settings.followers.plateau is not None:
-                self._settings.followers.plateau.restore(raw)
         self._check_epochs(raw)
         with contextlib.suppress(PassInterrupted):  # the signal ends the run, as it does in a pass
             self._try_out(raw, saver, self._settings.sanity_batches if newest is None else 0)
 
     def _take_epochs(self, position: Position, newest: commits.Commit) -> None:
         position.epochs, position.epoch_start = newest.epochs, newest.epoch_start
-        position.runs_before_epoch = newest.runs_before_epoch
         position.exhausted = newest.exhausted
         if newest.exhausted and self._settings.schedule.restart:  # its data did not start again, and now it does
             position.exhausted = False
             position.epochs, position.epoch_start = position.epochs + 1, position.step
-            position.runs_before_epoch = position.runs
 
     def _check_epochs(self, session: v1.Session) -> None:
         """Refuses periods in epochs of data that has none."""
@@ -221,11 +244,13 @@ class Loop:
         settings = self._settings
         return Training(
             self._stream,
+            self._compiled.draws.tick,
             scaffold.summary_op,
             self._position,
             settings.config,
             settings.schedule.train_steps,
             settings.on_nan,
+            settings.schedule.restart,
             self._writer,
             self._clock,
         )
@@ -250,6 +275,8 @@ class Loop:
 
     def _train(self, session: v1.train.SingularMonitoredSession, training: Training, steps: int) -> None:
         row = training.phase(session, self.step + steps, self._pause)
+        if self._settings.train_hooks or self._stream.spec.training_hooks or self._stream.spec.training_chief_hooks:
+            self._position.step = int(session.raw_session().run(self._compiled.global_step))  # a hook may have moved it
         if row.examples or row.steps:  # the end of an epoch may come at once
             self._restored = None
             self._told(row)
@@ -265,7 +292,7 @@ class Loop:
             self._end = ('interrupted', f'{self._signals.sentence} at step {step}; {outlook}')
         elif self._end is not None:
             return
-        elif self._position.exhausted:
+        elif self._position.exhausted and not self._settings.schedule.reached(self._progress()):
             self._end = ('exhausted', _data_ended(step))
         elif session.should_stop():
             self._end = ('stopped', f'a hook asked for it at step {step}')
@@ -279,13 +306,13 @@ class Loop:
         best = self._settings.followers.best
         if best is None or not best.kept or best.kept[0][0] in (self.step, self._restored):
             return
+        if best.unsaved:
+            self._commit(session, saver)  # while the weights of this step are there
         step = best.kept[0][0]
         opening.restore(session, saver, self._store.best.path(step), remedy=_RESTORE_WITHOUT)
         self._put_step(session, self.step)  # the weights come back, the count of steps does not
-        if self._settings.followers.plateau is not None:
-            self._settings.followers.plateau.restore(session)
         logging.info('The weights of step %d came back: the best of `%s`.', step, best.metric.name)
-        self._restored = step
+        self._restored, self._weights_changed = step, True
         self._passes = {}
 
     def _progress(self) -> Progress:
@@ -298,11 +325,16 @@ class Loop:
             evaluated={stream: last.step for stream, last in self._passes.items()},
             committed=newest is not None,
             unsaved_runs=newest is None or newest.runs != self._position.runs,
-            unsaved_passes=self._unsaved_passes,
+            unsaved_passes=self._unsaved_passes or self._weights_changed,
+            unsaved_end=newest is not None and (newest.exhausted, newest.epochs) != self._ends,
             commit_wanted=self._settings.followers.want_commit,
             ended=self._end is not None,
             interrupted=self._end is not None and self._end[0] == 'interrupted',
         )
+
+    @property
+    def _ends(self) -> tuple[bool, int]:
+        return self._position.exhausted, self._position.epochs
 
     def _pause(self) -> bool:
         return self._signals.came() or self._commit_is_due() or bool(self._streams_due())
@@ -322,6 +354,7 @@ class Loop:
             for stream in streams:
                 start = self._clock()
                 row = self._make_pass(session, stream, saver)
+                row = dataclasses.replace(row, step=self.step)  # a hook may have moved the one in the graph
                 self._passes[stream] = commits.LastPass(row.step, row.metrics)
                 self._made.add(stream)
                 self._unsaved_passes = True
@@ -335,8 +368,8 @@ class Loop:
             return  # these weights were seen at their own step
         followers = self._settings.followers
         followers.saw(row)
-        if followers.plateau is not None:
-            followers.plateau.act(session)
+        if followers.plateau is not None and followers.plateau.act(session):
+            self._weights_changed = True
 
     def _make_pass(self, session: v1.Session, stream: str, saver: v1.train.Saver) -> PassRow:
         detached = self._settings.detached.get(stream)
@@ -359,9 +392,28 @@ class Loop:
 
     def _commit(self, session: v1.Session, saver: v1.train.Saver) -> None:
         start = self._clock()
+        best = self._settings.followers.best
+        steps = BestSteps() if best is None else best.steps
+        newest = self._newest
+        here = (self._position.runs, self._position.step)
+        same = newest is not None and (newest.runs, newest.step) == here and not self._weights_changed
+
+        def tell(digest: str) -> None:
+            # Before the record is written, so that the line is a part of the commit that it tells of.
+            secs = self._clock() - start
+            self._told(PhaseRow('commit', self._position.step, secs, digest=digest[:_DIGEST_LENGTH] or None))
+            self._writer.flush()
+
         self._writer.flush()
+        self._newest = self._store.save(session, saver, self._record(), newest, steps, self._side, tell, same)
+        if best is not None:
+            best.committed()
+        self._unsaved_passes = self._weights_changed = False
+        self._committed_at = self._clock()
+
+    def _record(self) -> commits.Commit:
         position = self._position
-        record = commits.Commit(
+        return commits.Commit(
             step=position.step,
             previous_step=position.previous_step,
             passes=self._passes,
@@ -370,18 +422,12 @@ class Loop:
             runs=position.runs,
             epochs=position.epochs,
             epoch_start=position.epoch_start,
-            runs_before_epoch=position.runs_before_epoch,
+            elements=position.elements,
             restored=self._restored,
-            state=self._settings.followers.get(),
+            # Also what nothing follows in this start: the next one may.
+            state={**({} if self._newest is None else self._newest.state), **self._settings.followers.get()},
+            identity=self._settings.identity,
         )
-        best = self._settings.followers.best
-        steps = [] if best is None else [step for step, _ in best.kept]
-        self._newest = self._store.save(session, saver, record, self._newest, steps)
-        if best is not None:
-            best.unsaved = False
-        self._unsaved_passes = False
-        self._committed_at = self._clock()
-        self._told(PhaseRow('commit', position.step, self._committed_at - start))
 
     def _told(self, row: PhaseRow) -> None:
         self._secs[row.phase] += row.secs

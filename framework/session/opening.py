@@ -11,7 +11,7 @@ from tensorflow.compat import v1
 
 from framework import errors, run_config
 from framework.graph.calls import Compiled
-from framework.session import commits
+from framework.session import reading
 
 KEYS = v1.GraphKeys
 _SHOWN_MISMATCHES = 5
@@ -138,9 +138,14 @@ class VariableWriter:
     """
 
     def __init__(self, variable: tf.Variable, scope: str):
+        self._shape = variable.shape
         with v1.name_scope(scope):
             self._value = v1.placeholder(variable.dtype.base_dtype, variable.shape)
             self._assign = v1.assign(variable, self._value)
+
+    def takes(self, shape: Sequence[int]) -> bool:
+        """Whether a value of this shape can be assigned."""
+        return bool(self._shape.is_compatible_with(shape))
 
     def __call__(self, session: v1.Session, value: Any) -> None:
         """Assigns a value."""
@@ -178,7 +183,7 @@ def _saved(checkpoint: str, remedy: str) -> tuple[Mapping[str, Sequence[int]], M
     try:
         reader = v1.train.load_checkpoint(checkpoint)
         return reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    except commits.READ_ERRORS as error:
+    except reading.READ_ERRORS as error:
         raise CheckpointError(f'`{checkpoint}`', _damaged(error), remedy) from error
 
 
@@ -197,14 +202,14 @@ def _fault(checkpoint: str) -> str | None:
         shapes = reader.get_variable_to_shape_map()
         for name in shapes:
             reader.get_tensor(name)
-    except commits.READ_ERRORS as error:
+    except reading.READ_ERRORS as error:
         return _damaged(error)
     lines = _mismatches(v1.global_variables(), shapes, reader.get_variable_to_dtype_map())
     return _of_another_model(lines) if lines else None
 
 
 def _damaged(error: Exception) -> str:
-    return f'its files are damaged [{commits.first_line(error)}].'
+    return f'its files are damaged [{reading.first_line(error)}].'
 
 
 def _of_another_model(lines: Sequence[str]) -> str:

@@ -61,6 +61,7 @@ class Progress:
         committed: Whether there is a commit yet.
         unsaved_runs: Whether there were train runs since the newest commit.
         unsaved_passes: Whether there were passes since the newest commit.
+        unsaved_end: Whether the data, or an epoch of it, ended since the newest commit.
         commit_wanted: Whether something else than the cadence asks for a commit: a best value that a pass gave.
         ended: Whether training is over, whatever the reason: the data, a hook, a signal.
         interrupted: Whether it is over at once: no more passes.
@@ -74,6 +75,7 @@ class Progress:
     committed: bool = False
     unsaved_runs: bool = False
     unsaved_passes: bool = False
+    unsaved_end: bool = False
     commit_wanted: bool = False
     ended: bool = False
     interrupted: bool = False
@@ -95,7 +97,8 @@ class Schedule:
         second_periods: Per evaluation set whose passes a clock asks for the seconds between them.
         commits: Whether there are commits at all.
         commit_steps: Global steps between two commits; None where a clock decides.
-        eval_at_start: Whether a pass over every set is made at step 0.
+        eval_at_start: Whether a pass over every set is made at step 0, but over those in `only_at_end`.
+        only_at_end: The sets that are for the end of the run only.
         restart: Whether the training data starts again when it ends.
         train_epochs: The epochs to train where it does, None for any number.
     """
@@ -107,6 +110,7 @@ class Schedule:
     commits: bool = True
     commit_steps: int | None = None
     eval_at_start: bool = False
+    only_at_end: Collection[str] = ()
     restart: bool = False
     train_epochs: int | None = None
 
@@ -165,7 +169,7 @@ class Schedule:
 
     def _pass_is_due(self, progress: Progress, name: str) -> bool:
         if progress.step == 0:
-            return self.eval_at_start
+            return self.eval_at_start and name not in self.only_at_end
         period = self.periods[name]
         if progress.epoch_just_ended:
             epochs = self.epoch_periods.get(name, 1 if period is not None or name in self.second_periods else None)
@@ -179,7 +183,7 @@ class Schedule:
         if not progress.committed or progress.commit_wanted:
             return True
         if not progress.unsaved_runs:
-            return ended and progress.unsaved_passes
+            return ended and (progress.unsaved_passes or progress.unsaved_end)
         steps = self.commit_steps
         return ended or clock or (steps is not None and crossed(progress.previous_step, progress.step, steps))
 
@@ -207,6 +211,7 @@ def periods_of(sets: Mapping[str, EvalSet], default: EvalPeriod) -> dict[str, An
     return {
         'periods': {stream: period.steps for stream, period in periods.items()},
         'epoch_periods': {stream: period.epochs for stream, period in periods.items() if period.epochs is not None},
+        'only_at_end': frozenset(stream for stream, eval_set in sets.items() if eval_set.only_at_end),
         'second_periods': {stream: period.secs for stream, period in periods.items() if period.secs is not None},
     }
 

@@ -40,7 +40,7 @@ class Position:
         exhausted: Whether the training data ended.
         epochs: How often it ended and began again.
         epoch_start: The global step at which the running epoch began.
-        runs_before_epoch: Train runs before the running epoch.
+        elements: How many elements of the training data were read since it began.
         metrics: The metrics of the newest log period of this process.
         not_finite: Whether the newest loss was not finite, and the run shall stop for that.
     """
@@ -52,7 +52,7 @@ class Position:
     exhausted: bool = False
     epochs: int = 0
     epoch_start: int = 0
-    runs_before_epoch: int = 0
+    elements: int = 0
     metrics: Metrics = dataclasses.field(default_factory=dict)
     not_finite: bool = False
 
@@ -63,11 +63,13 @@ class Training:
     def __init__(
         self,
         stream: TrainStream,
+        tick: tf.Tensor | None,
         summary_op: tf.Tensor | None,
         position: Position,
         config: RunConfig,
         train_steps: int | None,
         on_nan: str,
+        restart: bool,
         writer: Writer,
         clock: Callable[[], float],
     ):
@@ -75,28 +77,33 @@ class Training:
 
         Args:
             stream: The training call.
+            tick: What its random draws depend on, None where they depend on nothing.
             summary_op: Its merged summaries, None where it has none.
             position: Where training is; moved.
             config: Cadences of summaries and logs.
             train_steps: The step to reach, for the time that is left.
             on_nan: What a loss that is not finite does: `raise`, `stop` or `ignore`.
+            restart: Whether the data starts again when it ends.
             writer: Who is told.
             clock: Seconds, monotonic.
         """
         spec = stream.spec
         self._input = stream.input
         self._metrics = stream.metrics
+        self._tick = tick
         update = [] if stream.metrics is None else [stream.metrics.update]
         self._fetches = {
             'train_op': [spec.train_op, *update],
             'loss': spec.loss,
             'step': stream.step_after,
             'examples': stream.input.examples,
+            **({} if stream.input.last is None else {'last': stream.input.last}),
         }
         self._summary = {} if summary_op is None else {'summary': summary_op}
         self._position = position
         self._train_steps = train_steps
         self._on_nan = on_nan
+        self._restart = restart
         self._writer = writer
         self._clock = clock
         self._summaries = _Cadence(config.save_summary_steps, config.save_summary_secs, clock, at_first=True)
@@ -119,18 +126,23 @@ class Training:
             RunError: The global step stands still, or another op than the iterator reports the end of its data.
             ConfigurationError: There is no batch at all.
         """
-        start, first, examples = self._clock(), self._position.step, 0
+        start, first, examples, epochs = self._clock(), self._position.step, 0, self._position.epochs
+        if self._input.size == 0:
+            raise _no_batch()
         while self._position.step < target:
             values = self._run(session)
             if values is None:
                 break
             examples += int(values['examples'])
             self._tell(session, values, self._clock() - start)
-            if session.should_stop() or pause():
+            if self._is_at_an_end(epochs) or session.should_stop() or pause():
                 break
         secs = self._clock() - start
         self._period.pause(secs)
         return PhaseRow('train', self._position.step, secs, TRAIN, self._position.step - first, examples)
+
+    def _is_at_an_end(self, epochs: int) -> bool:
+        return self._position.exhausted or self._position.epochs > epochs
 
     def _run(self, session: v1.train.SingularMonitoredSession) -> dict[str, Any] | None:
         """Makes one train run and returns what it fetched, None where there is nothing to go on with."""
@@ -139,41 +151,44 @@ class Training:
         expected = position.step + max(position.step - position.previous_step, 1)
         summary = self._summary if self._summaries.due(position.step, expected) else {}
         try:
-            values = session.run({**self._fetches, **summary})
+            values = session.run({**self._fetches, **summary}, feed_dict=self._feeds())
         except tf.errors.OutOfRangeError as error:
             if not self._input.ended(error):
                 raise ends.unnamed_end(error, 'training') from error
             self._end_of_data()
             return None
         except tf.errors.InvalidArgumentError as error:
-            if not self._input.epoch_ended(error):
+            if not self._input.is_empty(error):
                 raise
-            self._end_of_epoch()
-            return None
+            raise _no_batch() from error
         position.previous_step, position.step = position.step, int(values['step'])
         position.runs += 1
+        position.elements += 1
         self._runs_here += 1
         position.loss = float(values['loss'])
         self._check(position)
+        if self._is_last(values):
+            self._end_of_data()
         return None if position.not_finite else values
 
-    def _end_of_data(self) -> None:
-        if not self._position.runs:
-            raise errors.ConfigurationError(
-                '`Experiment.train_input_fn` gave no batch. Check what it reads, and whether `drop_remainder` drops '
-                'its only batch.'
-            )
-        self._position.exhausted = True
+    def _is_last(self, values: dict[str, Any]) -> bool:
+        """Whether the batch of a run was the last of its epoch."""
+        size = self._input.size
+        return bool(values.get('last', False)) if size is None else self._position.elements % size == 0
 
-    def _end_of_epoch(self) -> None:
+    def _feeds(self) -> dict[tf.Tensor, int] | None:
+        """Returns what draws depend on: the number of this run, which is another one in every run."""
+        return None if self._tick is None else {self._tick: self._position.runs}
+
+    def _end_of_data(self) -> None:
         position = self._position
-        if position.runs == position.runs_before_epoch:
-            raise errors.ConfigurationError(
-                f'`Experiment.train_input_fn` gave no batch in epoch {position.epochs + 1}. Check what it reads, and '
-                'whether `drop_remainder` drops its only batch.'
-            )
+        if not position.runs:
+            raise _no_batch()
+        if not self._restart:
+            position.exhausted = True
+            return
         position.epochs += 1
-        position.epoch_start, position.runs_before_epoch = position.step, position.runs
+        position.epoch_start = position.step
 
     def _check(self, position: Position) -> None:
         if not math.isfinite(position.loss or 0.0):
@@ -226,6 +241,13 @@ class Training:
         values = raw.run(dict(self._metrics.values))
         raw.run(self._metrics.reset)
         return values
+
+
+def _no_batch() -> errors.ConfigurationError:
+    return errors.ConfigurationError(
+        '`Experiment.train_input_fn` gave no batch. Check what it reads, and whether `drop_remainder` drops its only '
+        'batch.'
+    )
 
 
 class _Cadence:

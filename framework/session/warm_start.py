@@ -18,7 +18,7 @@ from tensorflow.compat import v1
 from framework import errors
 from framework.graph import movement
 from framework.reporting.rows import WarmStartRow
-from framework.session import checkpoints, commits, vocabularies
+from framework.session import checkpoints, reading, vocabularies
 from framework.warm_start import WarmStartSettings
 
 _EXPRESSIONS = 'WarmStartSettings.vars_to_warm_start'
@@ -285,6 +285,6 @@ def _reading_error(checkpoint: str, keys: Iterable[str]) -> Exception | None:
         reader = v1.train.load_checkpoint(checkpoint)
         for key in keys:
             reader.get_tensor(key)
-    except commits.READ_ERRORS as error:
+    except reading.READ_ERRORS as error:
         return error
     return None

@@ -531,6 +531,57 @@ def test_a_text_reloads_to_the_same_text(folder, text_of):
     assert text_of() == text
 
 
+LOADED_AGAIN = {
+    'the order of a dict': ['config_test.model.act = {"valid": 1, "test": [{"z": 1, "a": 2}], "a": (3,)}'],
+    'a long dict': [f'config_test.model.act = {dict.fromkeys((f"key {9 - i}" for i in range(9)), "a long value")!r}'],
+    'infinities': ['config_test.model.act = [1e999, -1e999]', 'a/config_test.data.batch = 1e999'],
+    'a macro of infinity': ['TOP = 1e999', 'b/TOP = {"z": -1e999, "a": %TOP}', 'config_test.data.batch = %b/TOP'],
+    'references': ['Root.sets = {"z": @b/a/config_test.data(), "a": [@config_test.model, @s/gin.singleton()]}'],
+    'twins': ['left.twin.value = 3', 'a/right.twin.value = 4', 'Root.sets = {"z": @left.twin, "a": @right.twin()}'],
+    'texts': [r'config_test.data.split = "a\n\"b\" # no comment \\ é = 1"', 'config_test.data.batch = b"\\xff"'],
+    'a registered class': ['Registered.size = 1'],
+}
+
+
+def values_as_text():
+    return {name: repr(value) for name, value in config.bound_values().items()}
+
+
+@pytest.mark.parametrize('case', LOADED_AGAIN)
+def test_the_text_binds_the_same_values_when_it_is_loaded_again(folder, case):
+    config.load([], LOADED_AGAIN[case])
+    text, before = config.config_text(), values_as_text()
+    assert config.left_out(text) == []
+    config.clear()
+    config.load([write(folder / 'again.gin', text)])
+    assert values_as_text() == before
+    assert config.config_text() == text
+
+
+def test_the_text_of_dynamic_registration_loads_again(folder):
+    name = package(folder, made='def f(a=1, b=None):\n    return a\n', other='def g():\n    return 1\n')
+    lines = ['from __gin__ import dynamic_registration', f'import {name}.made', f'from {name} import other as second']
+    lines += [f'{name}.made.f.a = {{"z": @second.g, "a": 1}}', f's/{name}.made.f.b = @second.g()']
+    config.load([write(folder / 'first.gin', '\n'.join(lines))])
+    text, before = config.config_text(), values_as_text()
+    config.clear()
+    config.load([write(folder / 'again.gin', text)])
+    assert values_as_text() == before
+
+
+def test_the_text_has_its_imports_and_names_what_it_leaves_out(folder):
+    name = package(folder, made='import gin\n')
+    gin.bind_parameter('config_test.data.split', lambda: None)
+    config.load([write(folder / 'first.gin', f'import {name}.made\na/config_test.data.batch = 3')])
+    text = config.config_text()
+    assert config.imports_in(text) == [f'import {name}.made']
+    assert config.left_out(text) == ['config_test.data.split']
+    assert config.bindings_in(text) == {'a/data.batch': '3'}
+    config.clear()
+    config.load([write(folder / 'again.gin', text)])
+    assert config.bound_values() == {'a/config_test.data.batch': 3}
+
+
 def test_texts_are_empty_where_gin_is_not_used():
     data()
     assert (config.config_text(), config.operative_text()) == ('', '')

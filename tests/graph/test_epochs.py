@@ -1,4 +1,4 @@
-"""Training data that starts again."""
+"""Training data whose end is known with its last batch."""
 
 import numpy as np
 import pytest
@@ -8,20 +8,19 @@ from tensorflow.compat import v1
 from framework.graph import epochs
 
 
-def _read(make, count):
-    """Returns the first elements of the repeated Dataset, None at the end of an epoch."""
+def _read(make, count, repeat=True):
+    """Returns the first elements of the announced Dataset, None behind the last of each epoch."""
     found = []
     with tf.Graph().as_default(), v1.Session() as session:
         v1.set_random_seed(1)
-        iterator = v1.data.make_initializable_iterator(epochs.repeated(make()))
-        element = iterator.get_next().get_value()
+        dataset = make()
+        iterator = v1.data.make_initializable_iterator(epochs.announced(dataset, repeat))
+        optional, last = iterator.get_next()
+        fetches = (epochs.element_of(optional, dataset.element_spec), last)
         session.run(iterator.initializer)
-        for _ in range(count):
-            try:
-                found.append(session.run(element))
-            except tf.errors.InvalidArgumentError as error:
-                assert error.op.type == 'OptionalGetValue'
-                found.append(None)
+        while len(found) < count:
+            element, is_last = session.run(fetches)
+            found += [element, None] if is_last else [element]
     return found
 
 
@@ -62,7 +61,7 @@ def test_any_structure_keeps_its_form(element):
     def make():
         return tf.data.Dataset.from_tensors(element)
 
-    first, end, again = _read(make, 3)
+    first, end, again = _read(make, 3)[:3]
     assert end is None
     tf.nest.assert_same_structure(first, element)
     for read in (first, again):
@@ -83,9 +82,45 @@ def test_sparse_and_ragged_elements_keep_their_form():
 def test_static_shapes_stay():
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.from_tensor_slices(np.zeros([7, 3], np.float32)).batch(2, drop_remainder=True)
-        element = v1.data.make_initializable_iterator(epochs.repeated(dataset)).get_next().get_value()
-        assert element.shape.as_list() == [2, 3]
+        optional, _ = v1.data.make_initializable_iterator(epochs.announced(dataset, True)).get_next()
+        assert epochs.element_of(optional, dataset.element_spec).shape.as_list() == [2, 3]
 
 
-def test_data_without_elements_is_nothing_but_ends():
-    assert _read(lambda: tf.data.Dataset.range(0), 3) == [None] * 3
+def test_data_that_do_not_start_again_end_behind_the_last_element():
+    assert _read(lambda: tf.data.Dataset.range(3), 4, repeat=False) == [0, 1, 2, None]
+    with pytest.raises(tf.errors.OutOfRangeError):
+        _read(lambda: tf.data.Dataset.range(3), 5, repeat=False)
+
+
+@pytest.mark.parametrize('repeat', [True, False])
+def test_data_without_elements_give_an_empty_optional(repeat):
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        _read(lambda: tf.data.Dataset.range(0), 1, repeat)
+    assert raised.value.op.type == 'OptionalGetValue'
+
+
+def test_elements_of_tensors_can_be_announced_and_those_of_nothing_can_not():
+    assert epochs.can_announce({'a': tf.SparseTensorSpec([None, 3]), 'b': tf.RaggedTensorSpec([None, None])})
+    assert not epochs.can_announce((tf.TensorSpec([]), None))
+
+
+def test_the_place_in_the_data_is_saved_between_any_two_elements(tmp_path):
+    def make():
+        return tf.data.Dataset.range(5).shuffle(5).map(lambda x: (x, x + 1)).batch(2)
+
+    whole = [element for element in _read(make, 16) if element is not None]
+    for place in range(1, 7):
+        with tf.Graph().as_default(), v1.Session() as session:
+            v1.set_random_seed(1)
+            dataset = make()
+            iterator = v1.data.make_initializable_iterator(epochs.announced(dataset, True))
+            element = epochs.element_of(iterator.get_next()[0], dataset.element_spec)
+            saver = v1.train.Saver([tf.data.experimental.make_saveable_from_iterator(iterator, 'fail')])
+            session.run(iterator.initializer)
+            for _ in range(place):
+                session.run(element)
+            saver.save(session, str(tmp_path / 'place'))
+            session.run(iterator.initializer)
+            saver.restore(session, str(tmp_path / 'place'))
+            for expected in whole[place : place + 4]:
+                np.testing.assert_array_equal(session.run(element), expected)

@@ -12,7 +12,7 @@ from framework import policies, run_dir, testing
 from framework.graph import compiled
 from framework.reporting import rows
 from framework.run_config import EvalSet, RunConfig
-from framework.session import commits, evaluation, followers, loop
+from framework.session import commits, evaluation, followers, graphs, loop
 from framework.session.schedule import Schedule
 
 TRAIN_BATCH, EVAL_EXAMPLES, EVAL_BATCH = 4, 10, 4
@@ -39,9 +39,10 @@ class Start:
     loop: loop.Loop
     writer: testing.RecordingWriter
     compiled: compiled.Compiled
+    store: commits.Commits
 
     def run(self) -> rows.RunResult:
-        return self.loop.run()
+        return self.loop.run(self.store.resume_point())
 
     def told(self, kind: type) -> list[Any]:
         return [row for row in self.writer.rows if isinstance(row, kind)]
@@ -66,6 +67,7 @@ def eval_set(name: str = 'valid', examples: Any = VALID, batch: int = EVAL_BATCH
 def build(
     model_fn: Callable[..., Any], train_input_fn: Callable[..., Any] | None, sets: list[EvalSet], **settings: Any
 ) -> compiled.Compiled:
+    settings.setdefault('size_of', graphs.size_of)
     return compiled.compile_graph(compiled.Model(model_fn, None, None), train_input_fn, sets, seed=1, **settings)
 
 
@@ -121,7 +123,7 @@ def start(tmp_path):
             ),
             clock=clock,
         )
-        return Start(run, writer, built)
+        return Start(run, writer, built, store)
 
     return prepare
 

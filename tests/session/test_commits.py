@@ -79,7 +79,10 @@ def test_a_commit_is_read_as_it_was_saved(run, clock):
     run.open()
     assert run.last == saved
     assert run.last.passes['valid'].metrics['accuracy'] == float(np.float32(0.1))
-    expected = commits.Commit(3, 2, 'model.ckpt-3', passes, True, 7, 9, saved_at=clock(), stayed_at=clock())
+    expected = commits.Commit(
+        3, 2, 'model.ckpt-3', passes, True, 7, 9, files=saved.files, saved_at=clock(), stayed_at=clock()
+    )
+    assert sorted(saved.files) == ['model.ckpt-3.data-00000-of-00001', 'model.ckpt-3.index']
     assert saved == expected
 
 
@@ -99,10 +102,13 @@ def test_the_newest_commit_is_the_one_of_the_largest_step(run):
 
 def test_the_record_is_written_last(run, monkeypatch):
     def die(path, content):
-        assert os.path.exists(run.path('model.ckpt-5.index'))
-        raise KeyboardInterrupt
+        if 'commit-' in os.fspath(path):
+            assert os.path.exists(run.path('model.ckpt-5.index'))
+            raise KeyboardInterrupt
+        write(path, content)
 
     run.save(1)
+    write = run_dir.write_atomically
     monkeypatch.setattr(run_dir, 'write_atomically', die)
     with pytest.raises(KeyboardInterrupt):
         run.save(5)

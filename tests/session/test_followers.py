@@ -70,7 +70,7 @@ def test_the_best_are_those_of_a_sorted_list(series, mode, keep, kept):
 def test_a_pass_that_is_not_among_the_best_asks_for_no_commit():
     best = _see(_best(), [1])
     assert best.unsaved
-    best.unsaved = False
+    best.committed()
     best.saw(_row(4, 0.5))
     assert not best.unsaved
 
@@ -198,8 +198,10 @@ FOLLOW = policies.Policies(
 
 
 def _kept(tmp_path):
-    names = os.listdir(run_dir.RunDir(tmp_path).best)
-    return sorted(int(name.removeprefix('model.ckpt-').removesuffix('.index')) for name in names if '.index' in name)
+    """Returns the steps that `best/checkpoint` names, in order; those files are there."""
+    paths = v1.train.get_checkpoint_state(run_dir.RunDir(tmp_path).best).all_model_checkpoint_paths
+    assert all(os.path.exists(f'{path}.index') for path in paths)
+    return sorted(int(path.rpartition('-')[2]) for path in paths)
 
 
 def _weight(prefix):
@@ -219,6 +221,14 @@ def test_a_run_keeps_the_checkpoints_of_its_best_passes_and_stops_by_itself(star
     assert _kept(tmp_path) == [8, 12]
     assert result.best.value == pytest.approx(0.9) and _weight(result.best.checkpoint) == 8.0
     assert v1.train.latest_checkpoint(run_dir.RunDir(tmp_path).best) == result.best.checkpoint
+
+
+def test_a_checkpoint_stays_in_best_as_long_as_a_commit_names_it(start, tmp_path):
+    # A start may have to go on from that commit.
+    settings = {'model_fn': _scripted(SERIES), 'every': {'valid': EVERY}, 'follow': FOLLOW}
+    start(None, keep_checkpoint_max=1, **settings).run()
+    names = os.listdir(run_dir.RunDir(tmp_path).best)
+    assert sorted({name.split('.')[1] for name in names if name != 'checkpoint'}) == ['ckpt-12', 'ckpt-8']
 
 
 def test_a_new_best_pass_is_saved_at_once(start):
@@ -338,6 +348,54 @@ def test_a_run_that_goes_on_from_restored_weights_saves_under_its_own_steps(star
     assert newest.endswith('model.ckpt-16') and _weight(newest) == 10.0
 
 
+def test_every_file_in_best_holds_the_weights_of_its_step(start, tmp_path):
+    # Also that of the step at which the run stops, whose weights go when the best ones come back.
+    follow = policies.agreed(policies.KeepBest(metric='valid/score', mode='max', keep=4), RESTORE.early_stopping, None)
+    result = start(None, model_fn=_scripted(SERIES), every={'valid': EVERY}, follow=follow).run()
+    assert [step for step, _ in result.best.kept] == [8, 12, 10, 4]
+    follow = policies.agreed(policies.KeepBest(metric='valid/score', mode='max', keep=7), RESTORE.early_stopping, None)
+    (tmp_path / 'all').mkdir()
+    result = start(
+        None, model_fn=_scripted(SERIES), every={'valid': EVERY}, follow=follow, directory=tmp_path / 'all'
+    ).run()
+    for step, _ in result.best.kept:
+        assert _weight(str(tmp_path / 'all' / 'best' / f'model.ckpt-{step}')) == step
+    assert len(result.best.kept) == 7
+
+
+def test_a_best_checkpoint_outlives_another_save_of_its_step(start, make_eval_set, tmp_path):
+    # Gradient accumulation: the step moves in every fourth run, and a stop in between saves the same step again.
+    def model_fn(features, labels, mode):
+        del labels
+        step = v1.train.get_or_create_global_step()
+        weight = v1.get_variable('weight', [], initializer=tf.zeros_initializer())
+        loss = 0.0 * tf.reduce_sum(features) + weight
+        if mode == ModeKeys.EVAL:
+            return EstimatorSpec(mode, loss=loss, eval_metric_ops={'score': v1.metrics.mean(-weight)})
+        moved = tf.cast(tf.equal(tf.math.floormod(weight, 4.0), 3.0), tf.int64)
+        with tf.control_dependencies([moved]):
+            return EstimatorSpec(
+                mode, loss=loss, train_op=tf.group(v1.assign_add(weight, 1.0), v1.assign_add(step, moved))
+            )
+
+    follow = policies.Policies(keep_best=policies.KeepBest(metric='valid/score', mode='max'))
+    settings = {'model_fn': model_fn, 'every': {'valid': 2}, 'follow': follow}
+    start(4, hooks=[_signal_at(9)], **settings).run()
+    assert _weight(str(tmp_path / 'best' / 'model.ckpt-2')) == 8.0
+    assert _weight(v1.train.latest_checkpoint(str(tmp_path))) == 9.0
+    result = start(4, **settings).run()
+    assert result.best.step == 2 and _weight(result.best.checkpoint) == 8.0
+
+
+def test_a_start_that_follows_nothing_loses_nothing(start, tmp_path):
+    settings = {'model_fn': _scripted([0.9, 0.1, 0.2, 0.3]), 'every': {'valid': EVERY}}
+    follow = policies.Policies(keep_best=policies.KeepBest(metric='valid/score', mode='max'))
+    start(4, follow=follow, **settings).run()
+    start(6, sets=[], model_fn=settings['model_fn']).run()
+    result = start(8, follow=follow, **settings).run()
+    assert result.best.step == 2 and _kept(tmp_path) == [2]
+
+
 # A learning rate that becomes smaller.
 
 REDUCE = policies.Policies(
@@ -379,6 +437,25 @@ def test_a_rate_that_was_reduced_after_the_commit_of_an_interrupted_pass_stays_r
     start(12, hooks=[_signal_at(1)], **settings).run()
     start(12, **settings).run()
     assert _weight(v1.train.latest_checkpoint(str(tmp_path))) == 6 * 1.0 + 4 * 0.5 + 2 * 0.25
+
+
+def test_a_rate_that_training_changes_too_is_not_put_back(start, tmp_path):
+    def model_fn(features, labels, mode):
+        made = _scripted([5, 4, 3, 2, 1, 6], rate=1.0)(features, labels, mode)
+        if mode == ModeKeys.EVAL:
+            return made
+        rate = next(v for v in v1.global_variables() if v.op.name == 'learning_rate')
+        with tf.control_dependencies([made.train_op]):
+            return EstimatorSpec(mode, loss=made.loss, train_op=v1.assign(rate, rate * 0.9).op)
+
+    settings = {'model_fn': model_fn, 'every': {'valid': EVERY}, 'follow': REDUCE}
+    for name, stops in {'whole': [], 'parts': [7, 2]}.items():
+        (tmp_path / name).mkdir()
+        for stop in stops:
+            start(12, hooks=[_signal_at(stop)], directory=tmp_path / name, **settings).run()
+        start(12, directory=tmp_path / name, **settings).run()
+    whole, parts = (testing.checkpoint_values(str(tmp_path / name / 'model.ckpt-12')) for name in ('whole', 'parts'))
+    assert whole['learning_rate'] == parts['learning_rate']
 
 
 def test_a_cooldown_keeps_passes_from_counting_and_a_least_value_holds():

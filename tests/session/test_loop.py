@@ -756,8 +756,7 @@ def test_epochs_of_seven_batches_with_a_pass_every_five_steps(start, batches, ma
 
 
 @pytest.mark.parametrize('stop', [3, 5, 7, 9, 14, 20])
-def test_epochs_are_counted_over_a_stop(start, batches, stop):
-    # The place within an epoch is not kept here: the epoch that was interrupted begins again.
+def test_a_run_that_is_stopped_goes_on_at_its_place_in_the_epoch(start, batches, stop):
     settings = {
         'every': {'valid': 5},
         'train_input_fn': batches(SEVEN),
@@ -766,8 +765,9 @@ def test_epochs_are_counted_over_a_stop(start, batches, stop):
     start(None, hooks=[_at_step(stop, _signal)], **settings).run()
     second = start(None, **settings)
     result = second.run()
-    assert result.stop_reason.startswith('trained epoch 3 of 3')
-    assert result.global_step == 21 + stop % SEVEN if stop % SEVEN else 21
+    assert (result.stop_reason, result.global_step) == ('trained epoch 3 of 3, to step 21', 21)
+    passes = [phase for phase in second.phases if phase.startswith('valid')]
+    assert passes == [f'valid @{step}' for step in (5, 7, 12, 14, 19, 21) if step >= stop]
 
 
 def test_data_that_ended_goes_on_where_it_may_now_start_again(start, batches):
@@ -777,7 +777,7 @@ def test_data_that_ended_goes_on_where_it_may_now_start_again(start, batches):
 
 
 def test_data_without_a_batch_is_refused_where_it_starts_again_too(start, batches):
-    with pytest.raises(errors.ConfigurationError, match=r'gave no batch in epoch 1'):
+    with pytest.raises(errors.ConfigurationError, match=r'`Experiment.train_input_fn` gave no batch'):
         start(4, train_input_fn=batches(0), schedule={'restart': True}).run()
 
 
@@ -815,6 +815,45 @@ def test_weights_over_epochs_are_those_of_data_that_repeat(start, batches, tmp_p
     first, second = (testing.checkpoint_values(str(tmp_path / name / 'model.ckpt-17')) for name in 'ab')
     for key, value in first.items():
         np.testing.assert_array_equal(value, second[key])
+
+
+def _counting_by_itself(features, labels, mode):
+    """The step is counted beside the optimizer, as in many an old code base: not after it."""
+    made = testing.linear_model_fn(features, labels, mode)
+    if mode != ModeKeys.TRAIN:
+        return made
+    optimized = v1.train.GradientDescentOptimizer(0.1).minimize(made.loss)
+    return EstimatorSpec(mode, loss=made.loss, train_op=tf.group(optimized, _add_to_step(1)))
+
+
+@pytest.mark.parametrize('known', [True, False])
+@pytest.mark.parametrize('schedule', [{'restart': True, 'train_epochs': 3}, {}])
+def test_no_run_finds_the_end_of_the_data_and_counts_a_step_for_nothing(start, batches, tmp_path, schedule, known):
+    def unknown():
+        return batches(SEVEN)().filter(lambda x, y: True)
+
+    epochs = schedule.get('train_epochs', 1)
+    settings = {'model_fn': _counting_by_itself, 'train_input_fn': batches(SEVEN) if known else unknown}
+    run = start(None, every={'valid': 5}, schedule=schedule, **settings)
+    result = run.run()
+    assert result.global_step == SEVEN * epochs
+    values = testing.checkpoint_values(v1.train.latest_checkpoint(str(tmp_path)))
+    assert values['global_step'] == SEVEN * epochs
+    again = start(None, every={'valid': 5}, schedule=schedule, **settings)
+    assert again.run().global_step == SEVEN * epochs and again.phases == []  # it is finished
+
+
+def test_a_hook_that_moves_the_step_ends_in_no_endless_evaluation(start, make_eval_set):
+    class Moves(v1.train.SessionRunHook):
+        def begin(self):
+            self._add = _add_to_step(1)
+
+        def after_run(self, run_context, run_values):
+            run_context.session.run(self._add)
+
+    run = start(6, every={'valid': 2}, hooks=[Moves()], model_fn=testing.linear_model_fn)
+    assert run.run().global_step >= 6
+    assert len([phase for phase in run.phases if phase.startswith('valid')]) <= 4
 
 
 # Passes by the clock.

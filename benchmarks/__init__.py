@@ -1,0 +1,1 @@
+"""What the promises about speed are measured with. Run from the root of a checkout; nothing here is packaged."""

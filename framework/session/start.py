@@ -1,0 +1,267 @@
+"""One start of a training in its run directory: what it goes on from, whether it may, what it leaves behind."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import tensorflow as tf
+from absl import logging
+from tensorflow.compat import v1
+
+from framework import config, errors, policies, provenance, run_dir, settings
+from framework.graph.calls import Compiled
+from framework.reporting import history, progress, tables, tensorboard, writers
+from framework.reporting.rows import RunResult
+from framework.run_config import EvalSet, InputFn, RunConfig
+from framework.session import commits, description, disk, followers, identity, loop
+from framework.session.detached import DetachedEvaluation
+from framework.session.evaluation import Evaluation
+from framework.session.graphs import Graphs, metric_names
+from framework.session.hooks import Hook
+from framework.session.schedule import Schedule
+from framework.warm_start import WarmStartSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """What a start is made of.
+
+    Attributes:
+        directory: The run directory.
+        store: Its commits.
+        graphs: Returns what compiles the graphs, by the seed.
+        schedule: What comes when.
+        train_input_fn: Returns the training data.
+        sets: The evaluation sets by stream.
+        run_config: Cadences and the session's configuration.
+        seed: The seed, None for that of the run in the directory, or a drawn one.
+        train_hooks: The caller's hooks.
+        sanity_batches: Batches of every tower that a fresh run tries out.
+        policies: What follows a metric.
+        on_nan: What a loss that is not finite does; None for what the hooks leave to us.
+        warm_start: What a fresh run begins with.
+        level: How much is done for the same bits to come again.
+        resume: What happens where the directory holds a run.
+    """
+
+    directory: run_dir.RunDir
+    store: commits.Commits
+    graphs: Callable[[int], Graphs]
+    schedule: Schedule
+    train_input_fn: InputFn
+    sets: Mapping[str, EvalSet]
+    run_config: RunConfig
+    seed: int | None
+    train_hooks: Sequence[Hook]
+    sanity_batches: int
+    policies: policies.Policies
+    on_nan: str | None
+    warm_start: WarmStartSettings | None
+    level: str
+    resume: str
+
+    def run(self) -> RunResult:
+        """Trains, and returns how the run ended.
+
+        Raises:
+            ConfigurationError: If a setting, or what a function returned, breaks a rule.
+            RunDirectoryError: If the run directory is in use, damaged, or holds a run that this one would not continue.
+            RunError: If training failed.
+        """
+        directory = self.directory
+        with directory.locked(), disk.named_when_full(directory.path), _failure_recorded(directory) as known:
+            newest = self._resume_point()
+            known.step = 0 if newest is None else newest.step
+            seed = self._chosen_seed(newest)
+            if self.level == identity.EXACT:
+                tf.config.experimental.enable_op_determinism()
+            built, apart = self.graphs(seed).training(self.train_input_fn, self.sets)
+            identity.check_audit(built.draws.findings, self.level)
+            plan = self._plan(built, apart, seed)
+            self._check_identity(newest, plan.identity)
+            known.accept(directory.result_file)
+            self._write_configuration(built, seed)
+            self._tell(built)
+            if self.schedule.commits:
+                newest = self.store.take_up(_with_place_in(plan.identity, newest))
+            return self._loop(built, apart, plan, newest, known)
+
+    def _loop(
+        self,
+        built: Compiled,
+        apart: Mapping[str, DetachedEvaluation],
+        plan: loop.Settings,
+        newest: commits.Commit | None,
+        known: '_Known',
+    ) -> RunResult:
+        directory = self.directory
+        shared = {stream: s for stream, s in self.sets.items() if stream not in apart}
+        over_time = history.HistoryWriter(directory.metrics_file, known.step)
+        with contextlib.closing(_training_writer(directory, over_time, _summary_tags(built))) as writer:
+            known.run = loop.Loop(built, Evaluation(built, shared), self.store, writer, plan)
+            result = known.run.run(newest)
+        result = dataclasses.replace(result, history=over_time.history())
+        run_dir.write_atomically(directory.result_file, writers.result_json(result))
+        return result
+
+    def _resume_point(self) -> commits.Commit | None:
+        newest = self.store.resume_point()
+        if newest is not None and self.resume == identity.NEVER:
+            raise errors.RunDirectoryError(
+                f"`{self.directory.path}` holds a run at step {newest.step}, and `resume` is ['never']. Start in a new "
+                'run directory.'
+            )
+        return newest
+
+    def _chosen_seed(self, newest: commits.Commit | None) -> int:
+        kept = None if newest is None else newest.seed
+        seed = self.seed if self.seed is not None else kept
+        if seed is None:
+            seed = random.SystemRandom().randrange(settings.LARGEST_SEED)
+        logging.info('Seed %d: random draws, initial values, and Python and NumPy while the graph is built.', seed)
+        return seed
+
+    def _plan(self, built: Compiled, apart: Mapping[str, DetachedEvaluation], seed: int) -> loop.Settings:
+        return loop.Settings(
+            self.schedule,
+            self.run_config,
+            self.train_hooks,
+            seed,
+            apart,
+            self.sanity_batches,
+            followers=follow(self.policies, built, apart, self.sets),
+            on_nan=self.on_nan or self._nan_policy(built),
+            warm_start=self.warm_start,
+            identity=identity.identity(built, seed, self._numerics()),
+            keeps_place=self.level != identity.OFF,
+        )
+
+    def _numerics(self) -> Mapping[str, object]:
+        return provenance.numerics(self.run_config.session_config, self.level == identity.EXACT)
+
+    def _nan_policy(self, built: Compiled) -> str:
+        spec = None if built.train is None else built.train.spec
+        of_model = () if spec is None else (*spec.training_hooks, *spec.training_chief_hooks)
+        own = any(isinstance(hook, v1.train.NanTensorHook) for hook in (*self.train_hooks, *of_model))
+        return 'ignore' if own else 'raise'
+
+    def _check_identity(self, newest: commits.Commit | None, now: Mapping[str, str]) -> None:
+        if newest is None or newest.foreign:
+            return
+        before = ''
+        with (
+            contextlib.suppress(OSError, UnicodeDecodeError),
+            open(self.directory.config_file, encoding='utf-8') as file,
+        ):
+            before = file.read()
+        found = identity.change(newest.identity, now, (before, config.config_text()))
+        identity.check(found, self.directory.path, self.level, self.resume)
+
+    def _write_configuration(self, built: Compiled, seed: int) -> None:
+        directory = self.directory
+        run_dir.write_atomically(directory.config_file, config.config_text())
+        run_dir.write_atomically(directory.operative_config_file, config.operative_text())
+        facts = provenance.collect(
+            sys.argv,
+            seed,
+            session_config=self.run_config.session_config,
+            op_determinism=self.level == identity.EXACT,
+            audit=[str(finding) for finding in built.draws.findings],
+        )
+        run_dir.write_atomically(directory.provenance_file, json.dumps(facts, indent=2) + '\n')
+
+    def _tell(self, built: Compiled) -> None:
+        if self.sets and (unused := config.unused_bindings()):
+            logging.warning('%s', config.unused_report(unused))
+        logging.info('%s', self.schedule)
+        logging.info('Variables:\n%s', tables.parameter_table(description.parameters(built)))
+
+
+def _with_place_in(now: Mapping[str, str], newest: commits.Commit | None) -> commits.Commit | None:
+    """Returns the commit without its place in the training data, where that is other data now."""
+    before = {} if newest is None else newest.identity
+    if newest is None or before.get(identity.DATA, now.get(identity.DATA)) == now.get(identity.DATA):
+        return newest
+    return dataclasses.replace(newest, position='')
+
+
+def follow(
+    chosen: policies.Policies,
+    built: Compiled,
+    apart: Mapping[str, DetachedEvaluation],
+    sets: Mapping[str, EvalSet],
+) -> followers.Followers:
+    """Returns what follows the metrics of a run.
+
+    Args:
+        chosen: The settings.
+        built: The graph of training, not finalized yet.
+        apart: The sets that have a graph of their own.
+        sets: All sets.
+
+    Raises:
+        ConfigurationError: For a metric that no set produces, or a variable that the graph has not.
+    """
+    if not sets:
+        if chosen.names:
+            logging.warning('Without evaluation there is nothing to follow for: %s.', ', '.join(chosen.names))
+        return followers.Followers()
+    found = followers.followers_of(chosen, built.graph)
+    followers.check_metrics(found, metric_names(built, apart))
+    return found
+
+
+def _summary_tags(built: Compiled) -> set[str]:
+    """Returns the tags of the model's own scalars, as far as the graph tells."""
+    summaries = () if built.train is None else built.train.collections.get(v1.GraphKeys.SUMMARIES)
+    tags = [tf.get_static_value(summary.op.inputs[0]) for summary in summaries if summary.op.type == 'ScalarSummary']
+    return {tag.item().decode() for tag in tags if tag is not None}
+
+
+def _training_writer(
+    directory: run_dir.RunDir, over_time: history.HistoryWriter, own_tags: Collection[str]
+) -> writers.Writers:
+    return writers.Writers(
+        [
+            progress.ConsoleWriter(),
+            writers.MetricsWriter(directory.metrics_file),
+            writers.TimelineWriter(directory.timeline_file),
+            tensorboard.EventWriter(directory.events_dir, own_tags),
+            over_time,
+        ]
+    )
+
+
+@dataclasses.dataclass
+class _Known:
+    """How far a start came: the step of its newest commit, then its loop."""
+
+    step: int = 0
+    run: loop.Loop | None = None
+    accepted: bool = False
+
+    def accept(self, result_file: str) -> None:
+        """The start goes on: what the one before left as its result is no longer true."""
+        self.accepted = True
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(result_file)
+
+
+@contextlib.contextmanager
+def _failure_recorded(directory: run_dir.RunDir) -> Iterator[_Known]:
+    """Leaves a `result.json` behind a start that fails, and lets the error go on; a refused start changes none."""
+    known = _Known()
+    try:
+        yield known
+    except Exception as error:
+        step = known.step if known.run is None else known.run.step
+        if not known.accepted and os.path.exists(directory.result_file):
+            raise
+        result = RunResult('failed', f'{type(error).__name__}: {error}', step, exit_code=1)
+        with contextlib.suppress(OSError):  # of a full disk, which must not hide what happened
+            run_dir.write_atomically(directory.result_file, writers.result_json(result))
+        raise
