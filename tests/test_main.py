@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from typing import Any
 
 import gin
@@ -16,7 +17,7 @@ import tensorflow as tf
 from absl import flags
 from tensorflow.compat import v1
 
-from framework import EstimatorSpec, ModeKeys, comparison, config, main, testing
+from framework import EstimatorSpec, ModeKeys, comparison, config, main, run_dir, testing
 
 FEATURES, LABELS = testing.blobs(40)
 KEYS = v1.GraphKeys
@@ -309,6 +310,14 @@ def test_every_mode_runs(tmp_path, capsys):
 def test_evaluation_without_a_checkpoint_is_refused_with_exit_code_3(tmp_path, capsys):
     assert run(tmp_path, {}, '--mode=evaluate') == 3
     assert_matches('holds no checkpoint. Train first', capsys.readouterr().err)
+
+
+def test_a_directory_in_use_is_refused_within_a_second_with_exit_code_3(tmp_path, capsys):
+    with run_dir.RunDir(tmp_path).locked():
+        start = time.monotonic()
+        assert run(tmp_path) == 3
+        assert time.monotonic() - start < 1.0
+    assert_matches(rf'is in use by process {os.getpid()} on .*: only one training', capsys.readouterr().err)
 
 
 def test_truncated_checkpoints_are_refused_with_exit_code_3_and_not_taken_for_the_end_of_the_data(tmp_path, capsys):

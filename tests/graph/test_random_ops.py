@@ -358,6 +358,16 @@ def test_the_function_of_a_dataset_draws_anew_each_epoch_and_the_same_after_a_re
     assert whole[: len(whole) // 2] != whole[len(whole) // 2 :]
 
 
+def test_a_shuffled_epoch_draws_other_numbers_than_the_one_before():
+    # Not the same numbers at other elements: then as many numbers as elements would serve the whole training.
+    rows = Pipeline(lambda data: data.shuffle(24).map(lambda x: tf.random.uniform([])).repeat(2)).read()
+    first, second = (
+        {value for row in half for value in row} for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :])
+    )
+    assert len(first) == len(second) == len(rows) // 2
+    assert len(first & second) <= 2  # two orders may begin alike
+
+
 @pytest.mark.parametrize('save_at', [9, 11, 12, 14])
 @pytest.mark.parametrize('name', ['shuffled, parallel', 'parallel interleave'])
 def test_an_iterator_that_has_read_the_end_of_an_epoch_is_restored_exactly(name, save_at, tmp_path):

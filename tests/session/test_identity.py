@@ -1,5 +1,7 @@
 """Every change between two starts: the run goes on, or it refuses with the lines that have changed."""
 
+import os
+import pathlib
 import shutil
 
 import pytest
@@ -216,3 +218,21 @@ def test_a_refused_start_leaves_the_result_of_the_run(directory):
     with pytest.raises(errors.RunDirectoryError):
         _make(directory, resume='never').train()
     assert (directory / 'result.json').read_text() == before
+
+
+def _truncate(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize('damage', [_truncate, _flip_a_bit, lambda path: path.write_bytes(b''), pathlib.Path.unlink])
+@pytest.mark.parametrize('part', ['index', 'data-00000-of-00001'])
+def test_a_damaged_place_in_the_data_sets_its_commit_aside(directory, caplog, damage, part):
+    damage(directory / f'state-4.position.{part}')
+    assert _make(directory, train_steps=5).train().global_step == 5
+    assert 'Going on from the commit before: step 2' in caplog.text

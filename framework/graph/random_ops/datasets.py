@@ -74,7 +74,8 @@ def _built(
         plain = made(data, function)
     if not trial.drew:
         return plain
-    with v1.name_scope(ELEMENTS) as scope:
+    with v1.name_scope(ELEMENTS) as scope, warnings.catch_warnings():
+        warnings.filterwarnings('ignore', message='Seed .* from outer graph')  # no draw of ours uses it
         path = keying.places.path(scope)
         pairs = _numbered(data) if _is_reshuffled(data) else _seeded(data, keying.key(path) % _SEEDS)
 
