@@ -36,7 +36,7 @@ _GIT_SECS = 5
 _MOST_DIFF = 2**20
 _MOST_UNTRACKED = 1000
 _HASHED_FILE = 2**28
-_HASHED_BYTES = 2**32  # of all files of a stream together
+_HASHED_BYTES = 2**29  # of all files of a stream together
 
 Fingerprint = list[dict[str, Any]]
 
@@ -112,7 +112,7 @@ def machine_numerics() -> dict[str, Any]:
 def fingerprint(files: Iterable[str | os.PathLike[str]], limit_bytes: int = _HASHED_FILE) -> Fingerprint:
     """Returns what tells whether files are the same as another time: `[{name, size, sha256}]`, in their order.
 
-    Files above the limit, and those after 4 GiB in all, have `mtime` (seconds since the epoch) in place of `sha256`;
+    Files above the limit, and those after 512 MiB in all, have `mtime` (seconds since the epoch) in place of `sha256`;
     one that can't be read has `name` and `error`. Names are relative to the folder that holds all of the files.
 
     Args:

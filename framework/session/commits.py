@@ -222,7 +222,7 @@ class Commits:
         return None if commit is None else self._repaired(commit)
 
     def _repaired(self, commit: Commit) -> Commit:
-        """Finishes what a killed process left undone behind its record, or undoes it with a commit that was set aside."""
+        """Finishes what a killed process left undone behind its record, and undoes what was set aside."""
         every = self.every()
         if every:
             state_file.write(self._directory.path, [one.checkpoint for one in every])

@@ -13,6 +13,7 @@ from absl import logging
 from tensorflow.compat import v1
 
 from framework import config, errors, policies, provenance, run_dir, settings
+from framework.graph import data_files
 from framework.graph.calls import Compiled
 from framework.reporting import history, progress, tables, tensorboard, writers
 from framework.reporting.rows import RunResult
@@ -24,6 +25,8 @@ from framework.session.graphs import Graphs, metric_names
 from framework.session.hooks import Hook
 from framework.session.schedule import Schedule
 from framework.warm_start import WarmStartSettings
+
+_HASHED_FILE = 2**24  # larger files are told by their time, so that a start does not read all data once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +174,7 @@ class Start:
             session_config=self.run_config.session_config,
             op_determinism=self.level == identity.EXACT,
             audit=[str(finding) for finding in built.draws.findings],
+            data=_data(built),
         )
         run_dir.write_atomically(directory.provenance_file, json.dumps(facts, indent=2) + '\n')
 
@@ -179,6 +183,14 @@ class Start:
             logging.warning('%s', config.unused_report(unused))
         logging.info('%s', self.schedule)
         logging.info('Variables:\n%s', tables.parameter_table(description.parameters(built)))
+
+
+def _data(built: Compiled) -> dict[str, provenance.Fingerprint]:
+    """Returns what tells the files of each stream from others of the same names."""
+    sources = [source for tower in built.towers for source in tower.sources.values()]
+    if built.train is not None:
+        sources = [built.train.source, *sources]
+    return {source.stream: provenance.fingerprint(data_files.files_of(source), _HASHED_FILE) for source in sources}
 
 
 def _with_place_in(now: Mapping[str, str], newest: commits.Commit | None) -> commits.Commit | None:
