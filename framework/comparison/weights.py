@@ -1,8 +1,11 @@
 """What two runs saved: the first commit that differs, and the first variable in it."""
 
+import contextlib
+import json
 import os
+import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -47,9 +50,21 @@ def _at(step: int, prefixes: Sequence[str | None], digests: Sequence[str | None]
 
 
 def _checkpoints(run: RunDir) -> dict[int, str]:
-    """Returns the prefixes of the checkpoints of a run by step."""
+    """Returns the prefixes of the checkpoints of a run by step: as its commits name them, else by their file names."""
+    named = dict(_named(run))
+    if named:
+        return named
     steps = [int(match[1]) for match in map(_CHECKPOINT.fullmatch, os.listdir(run.path)) if match]
     return {step: f'{run.checkpoint_prefix}-{step}' for step in steps}
+
+
+def _named(run: RunDir) -> Iterator[tuple[int, str]]:
+    for path in pathlib.Path(run.commits).glob('commit-*.json'):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # a damaged one names nothing
+            record = json.loads(path.read_text(encoding='utf-8'))
+            prefix = os.path.join(run.path, record['checkpoint'])
+            if os.path.exists(f'{prefix}.index'):
+                yield int(record['step']), prefix
 
 
 def _digests(run: RunDir) -> dict[int, str]:

@@ -1,6 +1,6 @@
 """Whether the files that a commit names are those that it wrote."""
 
-import glob
+import contextlib
 import hashlib
 import os
 import re
@@ -49,12 +49,17 @@ def fault(directory: str, files: Mapping[str, str]) -> str | None:
 
 def files_of(prefix: str) -> list[str]:
     """Returns the files of a checkpoint, without those that an unfinished save left."""
-    return [path for path in glob.glob(glob.escape(prefix) + '.*') if _FILE.search(path)]
+    return [path for path in _beginning(f'{prefix}.') if _FILE.search(path)]
 
 
 def remains_of(prefix: str) -> list[str]:
     """Returns whatever there is of a checkpoint, also what an unfinished save left."""
-    parts = glob.glob(glob.escape(prefix) + '.*')
-    for folder in glob.glob(glob.escape(prefix) + _TEMPORARY + '*'):
-        parts += [folder]
-    return parts
+    return [*_beginning(f'{prefix}.'), *_beginning(f'{prefix}{_TEMPORARY}')]
+
+
+def _beginning(path: str) -> list[str]:
+    """Returns the paths that begin like this."""
+    folder, name = os.path.split(path)
+    with contextlib.suppress(FileNotFoundError):
+        return [os.path.join(folder, found) for found in os.listdir(folder or os.curdir) if found.startswith(name)]
+    return []
