@@ -271,7 +271,8 @@ def _failure_recorded(directory: run_dir.RunDir) -> Iterator[_Known]:
         yield known
     except Exception as error:
         step = known.step if known.run is None else known.run.step
-        if not known.accepted and os.path.exists(directory.result_file):
+        refused = isinstance(error, errors.RunDirectoryError) and not known.accepted
+        if refused and os.path.exists(directory.result_file):
             raise
         result = RunResult('failed', f'{type(error).__name__}: {error}', step, exit_code=1)
         with contextlib.suppress(OSError):  # of a full disk, which must not hide what happened
