@@ -419,7 +419,7 @@ def test_a_rate_becomes_smaller_on_each_plateau(start, tmp_path):
     assert weight == 6 * 1.0 + 4 * 0.5 + 2 * 0.25
 
 
-@pytest.mark.parametrize('stop', range(1, 12))
+@pytest.mark.parametrize('stop', [1, 4, 6, 7, 11])
 def test_a_run_that_was_stopped_at_any_step_has_the_same_rates(start, tmp_path, stop):
     settings = {'every': {'valid': EVERY}, 'follow': REDUCE, 'model_fn': _scripted([5, 4, 3, 2, 1, 6], rate=1.0)}
     start(12, hooks=[_signal_at(stop)], **settings).run()
