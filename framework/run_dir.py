@@ -5,6 +5,7 @@ import os
 import platform
 import re
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import filelock
 
@@ -192,10 +193,23 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         path: The file; its directory must exist.
         content: Bytes, or text that is written as UTF-8.
     """
+    with replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Yields a file that takes the place of another one at the end, whole; an error leaves that as it was.
+
+    Args:
+        path: The file to replace; its directory must exist.
+    """
     target = os.fspath(path)
     temporary = f'{target}.{os.getpid()}.tmp'
     try:
-        _write(temporary, content.encode() if isinstance(content, str) else content)
+        with open(temporary, 'wb') as file:
+            yield file
+            _sync(file)
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -207,8 +221,12 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
 def _write(path: str, content: bytes) -> None:
     with open(path, 'wb') as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        _sync(file)
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def sync_directory(path: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from framework import errors
+from framework import errors, run_dir
 from framework.reporting import values
 
 Batch: TypeAlias = Mapping[str, Any]
@@ -101,32 +101,16 @@ def write(path: str | os.PathLike[str], batches: Iterable[Batch]) -> int:
     """
     check_output(path)
     target = os.fspath(path)
-    with _replaced(target) as file:
-        return _WRITERS[os.path.splitext(target)[1]](file, batches)
+    with contextlib.ExitStack() as stack:
+        return _WRITERS[os.path.splitext(target)[1]](_opened(stack, target), batches)
 
 
-@contextlib.contextmanager
-def _replaced(target: str) -> Iterator[BinaryIO]:
-    """Yields a file beside the target that takes its place at the end, unless an error comes."""
-    temporary = f'{target}.{os.getpid()}.tmp'
+def _opened(stack: contextlib.ExitStack, target: str) -> BinaryIO:
     try:
-        with _opened(temporary) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(temporary)
-        raise
-
-
-def _opened(path: str) -> BinaryIO:
-    try:
-        return open(path, 'wb')
+        return stack.enter_context(run_dir.replacing(target))
     except OSError as error:
         raise errors.ConfigurationError(
-            f'`output`: `{path}` can not be written [{error.strerror}]. Name another file.'
+            f'`output`: `{target}` can not be written [{error.strerror}]. Name another file.'
         ) from error
 
 
