@@ -15,14 +15,12 @@ from typing import Any
 from absl import logging
 from tensorflow.compat import v1
 
-from framework import errors, run_config
+from framework import run_config
 from framework.reporting.rows import Metrics, PassRow, RunResult
 from framework.reporting.writers import Writer
 from framework.session import ends, holding, opening
 from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.signals import StopSignals
-
-_GRACE_SECS = 10
 
 
 class DetachedEvaluation:
@@ -86,26 +84,13 @@ class DetachedEvaluation:
     @contextlib.contextmanager
     def _session(self, checkpoint: str) -> Iterator[v1.Session]:
         compiled = self._evaluation.compiled
-        coordinator = v1.train.Coordinator()
+        caller = f'evaluation ({", ".join(self._evaluation.sets)})'
         with compiled.graph.as_default(), v1.Session(graph=compiled.graph, config=self._config) as session:
             opening.restore(session, self._scaffold.saver, checkpoint)
             session.run([self._scaffold.local_init_op, compiled.init])
-            self._check_ready(session)
-            has_queues = v1.get_collection(v1.GraphKeys.QUEUE_RUNNERS)
-            threads = v1.train.start_queue_runners(session, coordinator) if has_queues else []
-            try:
+            opening.check_ready(session, self._scaffold, caller)
+            with contextlib.closing(opening.Queues(session)):
                 yield session
-            finally:
-                coordinator.request_stop()
-                coordinator.join(threads, stop_grace_period_secs=_GRACE_SECS, ignore_live_threads=True)
-
-    def _check_ready(self, session: v1.Session) -> None:
-        missing = ', '.join(f'`{name.decode()}`' for name in session.run(self._scaffold.ready_op))
-        if missing:
-            raise errors.ConfigurationError(
-                f'`Scaffold.saver` of evaluation ({", ".join(self._evaluation.sets)}) leaves variables without a '
-                f'value: {missing}. Give it every variable of the model.'
-            )
 
 
 def evaluate_checkpoints(
@@ -138,7 +123,7 @@ def evaluate_checkpoints(
                 if skip_missing and not holding.exists(checkpoint):
                     logging.info('`%s` is gone: a training beside this removed it.', choose())
                     continue
-                named.append(os.path.join(os.path.dirname(choose()), os.path.basename(checkpoint)))
+                named.append(holding.original(checkpoint))
                 for part in parts:
                     part.make_passes(checkpoint, signals.came, tell)
     step = made[-1].step if made else 0

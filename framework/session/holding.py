@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import glob
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -10,10 +9,11 @@ from collections.abc import Callable, Iterator
 from absl import logging
 
 from framework import errors
-from framework.session import checkpoints, commits
+from framework.session import checkpoints, commits, integrity
 
 LATEST, BEST = 'latest', 'best'
 _TRIES = 5
+_HELD = '.held-'
 
 
 def chosen(store: commits.Commits, name: str) -> str:
@@ -69,13 +69,19 @@ def held(choose: Callable[[], str]) -> Iterator[str]:
         yield prefix
 
 
+def original(prefix: str) -> str:
+    """Returns the prefix of the checkpoint that `held` yielded a second name of, or the prefix itself."""
+    directory, name = os.path.split(prefix)
+    return os.path.join(os.path.dirname(directory), name) if os.path.basename(directory).startswith(_HELD) else prefix
+
+
 def _beside(prefix: str) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix='.held-', dir=os.path.dirname(prefix) or os.curdir)
+    return tempfile.TemporaryDirectory(prefix=_HELD, dir=os.path.dirname(prefix) or os.curdir)
 
 
 def _link(prefix: str, directory: str) -> bool:
     """Names the files a second time, and returns whether all of them were there until the end."""
-    parts = glob.glob(glob.escape(prefix) + '.*')
+    parts = integrity.files_of(prefix)
     for part in parts:
         with contextlib.suppress(FileNotFoundError):
             os.link(part, os.path.join(directory, os.path.basename(part)))

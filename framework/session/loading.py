@@ -2,22 +2,18 @@
 
 import contextlib
 import dataclasses
-import os
-import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 from unittest import mock
 
-import numpy as np
 from absl import logging
 from tensorflow.compat import v1
 
-from framework import errors, run_config
+from framework import run_config
 from framework.graph.prediction import Prediction
 from framework.session import holding, opening
 
 Checkpoint: TypeAlias = str | Callable[[], str] | None
-_GRACE_SECS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,21 +24,23 @@ class Loaded:
         session: The session.
         checkpoint: The prefix of the checkpoint's files, None for initial values.
         step: The global step of the weights.
-        coordinator: Of the threads that fill queues.
-        threads: These threads.
+        queues: The threads that fill its queues.
     """
 
     session: v1.Session
     checkpoint: str | None
     step: int
-    coordinator: v1.train.Coordinator
-    threads: Sequence[threading.Thread]
+    queues: opening.Queues
+
+    @property
+    def coordinator(self) -> v1.train.Coordinator:
+        """What hooks may ask to stop."""
+        return self.queues.coordinator
 
     def close(self) -> None:
         """Ends the threads and the session."""
         try:
-            self.coordinator.request_stop()
-            self.coordinator.join(self.threads, stop_grace_period_secs=_GRACE_SECS, ignore_live_threads=True)
+            self.queues.close()
         finally:
             self.session.close()
 
@@ -83,8 +81,8 @@ def load(prediction: Prediction, checkpoint: Checkpoint, config: v1.ConfigProto 
             if not callable(checkpoint):
                 return _loaded(prediction, scaffold, session, checkpoint)
             with holding.held(checkpoint) as held:
-                named = os.path.join(os.path.dirname(checkpoint()), os.path.basename(held))
-                return dataclasses.replace(_loaded(prediction, scaffold, session, held), checkpoint=named)
+                loaded = _loaded(prediction, scaffold, session, held)
+                return dataclasses.replace(loaded, checkpoint=holding.original(held))
     except BaseException:
         session.close()
         raise
@@ -96,12 +94,9 @@ def _loaded(prediction: Prediction, scaffold: v1.train.Scaffold, session: v1.Ses
     else:
         opening.restore(session, scaffold.saver, checkpoint)
     session.run(prediction.init, feed_dict=scaffold.local_init_feed_dict)
-    _check_ready(scaffold, session)
+    opening.check_ready(session, scaffold, 'prediction')
     step = int(session.run(prediction.global_step))
-    coordinator = v1.train.Coordinator()
-    has_queues = v1.get_collection(v1.GraphKeys.QUEUE_RUNNERS)
-    threads = v1.train.start_queue_runners(session, coordinator) if has_queues else []
-    return Loaded(session, checkpoint, step, coordinator, threads)
+    return Loaded(session, checkpoint, step, opening.Queues(session))
 
 
 def _initialise(scaffold: v1.train.Scaffold, session: v1.Session) -> None:
@@ -109,14 +104,3 @@ def _initialise(scaffold: v1.train.Scaffold, session: v1.Session) -> None:
     session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
     if scaffold.init_fn is not None:
         scaffold.init_fn(session)
-
-
-def _check_ready(scaffold: v1.train.Scaffold, session: v1.Session) -> None:
-    names: Any = session.run(scaffold.ready_op)  # nothing where all are, and from an op of the user's
-    names = () if names is None else np.ravel(names)
-    missing = ', '.join(f'`{name.decode() if isinstance(name, bytes) else name}`' for name in names)
-    if missing:
-        raise errors.ConfigurationError(
-            f'`Scaffold.saver` of prediction leaves variables without a value: {missing}. Give it every variable of '
-            'the model.'
-        )

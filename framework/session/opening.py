@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.compat import v1
 
@@ -15,6 +16,7 @@ from framework.session import reading
 
 KEYS = v1.GraphKeys
 _SHOWN_MISMATCHES = 5
+_GRACE_SECS = 10  # for the threads of queues to end
 
 _OF_A_COMMIT = 'Remove its commit record to go on from the commit before it, or start in a new run directory.'
 _OF_THE_CALLER = (
@@ -127,6 +129,45 @@ def saved_names(checkpoint: str) -> frozenset[str]:
         CheckpointError: If the checkpoint isn't there, or is damaged.
     """
     return frozenset(_saved(checkpoint, _OF_THE_CALLER)[0])
+
+
+def check_ready(session: v1.Session, scaffold: v1.train.Scaffold, caller: str) -> None:
+    """Refuses a session in which a restore has left variables without a value.
+
+    Args:
+        session: The session.
+        scaffold: The finalized Scaffold, whose saver restored.
+        caller: What messages call the graph's calls: `prediction`.
+
+    Raises:
+        ConfigurationError: If there are such variables.
+    """
+    names: Any = session.run(scaffold.ready_op)  # nothing where all are, and from an op of the user's
+    names = () if names is None else np.ravel(names)
+    missing = ', '.join(f'`{name.decode() if isinstance(name, bytes) else name}`' for name in names)
+    if missing:
+        raise errors.ConfigurationError(
+            f'`Scaffold.saver` of {caller} leaves variables without a value: {missing}. Give it every variable of the '
+            'model.'
+        )
+
+
+class Queues:
+    """The threads that fill the queues of the default graph, if it has any.
+
+    Args:
+        session: The session that they run in.
+    """
+
+    def __init__(self, session: v1.Session):
+        self.coordinator = v1.train.Coordinator()
+        has_queues = v1.get_collection(KEYS.QUEUE_RUNNERS)
+        self._threads = v1.train.start_queue_runners(session, self.coordinator) if has_queues else []
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self.coordinator.request_stop()
+        self.coordinator.join(self._threads, stop_grace_period_secs=_GRACE_SECS, ignore_live_threads=True)
 
 
 class VariableWriter:
