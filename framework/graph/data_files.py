@@ -17,9 +17,7 @@ def files_of(source: Source) -> list[str]:
     Args:
         source: What the input_fn returned.
     """
-    dataset = source.dataset
-    roots = list(source.starts) if dataset is None else [tf.data.experimental.to_variant(dataset)]
-    return sorted({name for name in _strings(roots) if os.path.isfile(name)})
+    return sorted({name for name in _strings(source.pipeline) if os.path.isfile(name)})
 
 
 def _strings(roots: list[tf.Operation | tf.Tensor]) -> Iterator[str]:

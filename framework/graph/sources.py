@@ -50,6 +50,11 @@ class Source:
             return self.dataset.element_spec
         return tf.nest.map_structure(tf.type_spec_from_value, self.tensors)
 
+    @property
+    def pipeline(self) -> list[tf.Operation | tf.Tensor]:
+        """What the input_fn made, for those who look at what that depends on."""
+        return list(self.starts) if self.dataset is None else [tf.data.experimental.to_variant(self.dataset)]
+
 
 def scope(stream: str) -> str:
     """Returns the name scope of a stream's input ops; a model_fn's scopes must keep the names of a lone graph."""

@@ -13,6 +13,7 @@ from tensorflow.compat import v1
 
 from framework import errors, run_config
 from framework.export_outputs import ExportOutput
+from framework.graph import movement
 from framework.graph.prediction import Prediction
 from framework.serving import InputReceiver
 from framework.session import loading, opening, reading
@@ -124,18 +125,7 @@ def _signature(output: ExportOutput, fed: Mapping[str, Any]) -> Any:
 def _unfed(outputs: Iterable[tf.Tensor], fed: Iterable[Any]) -> set[str]:
     """Returns the names of the placeholders that the outputs depend on otherwise than by what is fed."""
     known = {tensor.name for tensor in tf.nest.flatten(list(fed), expand_composites=True)}
-    stack = [tensor.op for tensor in outputs if tensor.name not in known]
-    seen: set[str] = set()
-    lacking: set[str] = set()
-    while stack:
-        op = stack.pop()
-        if op.name in seen:
-            continue
-        seen.add(op.name)
-        if op.type == 'Placeholder':
-            lacking.add(op.name)
-        stack.extend([*(value.op for value in op.inputs if value.name not in known), *op.control_inputs])
-    return lacking
+    return {op.name for op in movement.ancestors(outputs, fed=known) if op.type == 'Placeholder'}
 
 
 # Files.

@@ -3,14 +3,12 @@
 import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
 from framework import errors
 from framework.graph import fingerprint, sources
-from framework.graph.calls import Compiled, TrainStream
+from framework.graph.calls import Compiled
 from framework.graph.random_ops.audit import Finding
 
 EXACT, BEST_EFFORT, OFF = 'exact', 'best_effort', 'off'
@@ -37,14 +35,9 @@ def identity(built: Compiled, seed: int, numerics: Mapping[str, object]) -> dict
         spec = built.train.spec
         inputs = sources.scope(built.train.source.stream)
         found['graph of training'] = fingerprint.fingerprint(built.graph, [spec.train_op, spec.loss], without=inputs)
-        found[DATA] = fingerprint.fingerprint(built.graph, _pipeline(built.train))
+        # Without how we repeat it, which is the schedule's business.
+        found[DATA] = fingerprint.fingerprint(built.graph, built.train.source.pipeline)
     return found | {f'{_NUMERICS}{name}': str(value) for name, value in sorted(numerics.items())}
-
-
-def _pipeline(train: TrainStream) -> list[Any]:
-    """Returns what the input function made: how we repeat it is the schedule's business."""
-    dataset = train.source.dataset
-    return list(train.source.starts) if dataset is None else [tf.data.experimental.to_variant(dataset)]
 
 
 @dataclasses.dataclass(frozen=True)
