@@ -16,7 +16,7 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -167,18 +167,18 @@ class Commits:
         Raises:
             RunDirectoryError: If there are commits and all are damaged.
         """
-        faults: list[str] = []
+        faults: dict[pathlib.Path, str] = {}
         for path in reversed(self._records()):
             commit, fault = self._checked(path)
             if commit is not None:
-                self._set_aside(path, faults)
+                _set_aside(faults, commit)
                 return commit
-            faults.append(fault)
+            faults[path] = fault
             logging.error('The commit of `%s` is damaged: %s.', path.name, fault)
         if faults:
             raise errors.RunDirectoryError(
-                f'`{self._directory.path}` holds {len(faults)} commits, and all are damaged: {"; ".join(faults)}. Put '
-                'the files back, or start in a new run directory.'
+                f'`{self._directory.path}` holds {len(faults)} commits, and all are damaged: '
+                f'{"; ".join(faults.values())}. Put the files back, or start in a new run directory.'
             )
         return self._foreign()
 
@@ -191,14 +191,6 @@ class Commits:
         if fault is None and not os.path.exists(self.path(commit) + '.index'):
             fault = f'`{self.path(commit)}.index` is missing'
         return (commit, '') if fault is None else (None, fault)
-
-    def _set_aside(self, good: pathlib.Path, faults: Sequence[str]) -> None:
-        if not faults:
-            return
-        newer = [path for path in self._records() if records.step_of(path) > records.step_of(good)]  # type: ignore[operator]
-        for path in newer:
-            path.rename(path.with_name(path.name + _BAD))
-        logging.error('Going on from the commit before: step %s.', records.step_of(good))
 
     def take_up(self, commit: Commit | None) -> Commit | None:
         """Takes the directory back to a commit: what the process before wrote behind it goes.
@@ -259,7 +251,7 @@ class Commits:
         best: BestSteps = BestSteps(),  # noqa: B008 - it is frozen
         side: SideFile | None = None,
         tell: Callable[[str], None] = lambda _: None,
-        same_weights: bool | None = None,
+        weights_changed: bool = False,
     ) -> Commit:
         """Saves the variables, then writes the record, then removes commits beyond the limit.
 
@@ -271,15 +263,15 @@ class Commits:
             best: The steps whose checkpoints stay in `best/`.
             side: Saves what is not the model's.
             tell: Called with the digest of the checkpoint when it is saved: what this writes belongs to the commit.
-            same_weights: Whether the files of the commit before serve again. None: where it is of the same train run.
+            weights_changed: Whether something else than a train run changed the weights since the commit before. Where
+                neither did, its files serve again.
 
         Returns:
             The commit as recorded.
         """
         self._folder.mkdir(exist_ok=True)
-        if same_weights is None:
-            same_weights = previous is not None and commit.runs == previous.runs
-        if previous is not None and same_weights:
+        here = (commit.runs, commit.step)
+        if previous is not None and (previous.runs, previous.step) == here and not weights_changed:
             commit = _with_files_of(previous, commit)
         else:
             commit = self._save_files(session, saver, commit, side)
@@ -296,7 +288,8 @@ class Commits:
         prefix = self._free_prefix(os.path.basename(self._directory.checkpoint_prefix), commit.step)
         side_prefix = '' if side is None else self._free_prefix('state', commit.step)
         # What is about to come, and what is about to go: a start removes of these what no record names.
-        going = [name for old in self._beyond(1) for name in (old.checkpoint, old.side_file) if not old.foreign]
+        beyond = self._beyond(self.every(), coming=1)
+        going = [name for old in beyond for name in (old.checkpoint, old.side_file) if not old.foreign]
         names = [*filter(None, [prefix, side_prefix, *going])]
         run_dir.write_atomically(self._note, json.dumps({'prefixes': names}) + '\n')
         saver.save(
@@ -350,20 +343,18 @@ class Commits:
         found = {path: records.step_of(path) for path in self._folder.glob('commit-*.json')}
         return sorted((path for path, step in found.items() if step is not None), key=lambda path: found[path] or 0)
 
-    def _beyond(self, coming: int) -> list[Commit]:
-        """Returns the commits that are beyond the limit, when so many more have come."""
-        every = self.every()
+    def _beyond(self, every: Sequence[Commit], coming: int = 0) -> list[Commit]:
+        """Returns those of all commits that are beyond the limit, when so many more have come."""
         number = len(every) + coming - self._keep if self._keep else 0
         return [commit for commit in every[: max(number, 0)] if not commit.stays]
 
     def _prune(self) -> list[Commit]:
         """Removes what is beyond the limit, and returns the commits that are left, oldest first."""
-        going = self._beyond(0)
-        for commit in going:
-            (
-                self._folder / records.file_name(commit.step)
-            ).unlink()  # the record goes first: what it vouched for may then
-        left = self.every()
+        every = self.every()
+        going = self._beyond(every)
+        for commit in going:  # the records go first: what they vouched for may then
+            (self._folder / records.file_name(commit.step)).unlink()
+        left = [commit for commit in every if commit not in going]
         for commit in going:
             self._remove_files(commit, left)
         return left
@@ -374,6 +365,15 @@ class Commits:
         named = {'', *(prefix for one in left for prefix in (one.checkpoint, one.side_file))}
         for prefix in {commit.checkpoint, commit.side_file} - named:
             _remove(integrity.remains_of(os.path.join(self._directory.path, prefix)))
+
+
+def _set_aside(bad: Collection[pathlib.Path], good: Commit) -> None:
+    """Renames the records of damaged commits that are newer than one that holds."""
+    if not bad:
+        return
+    for path in bad:
+        path.rename(path.with_name(path.name + _BAD))
+    logging.error('Going on from the commit before: step %s.', good.step)
 
 
 def _best_of(commit: Commit) -> list[int]:

@@ -394,9 +394,6 @@ class Loop:
         start = self._clock()
         best = self._settings.followers.best
         steps = BestSteps() if best is None else best.steps
-        newest = self._newest
-        here = (self._position.runs, self._position.step)
-        same = newest is not None and (newest.runs, newest.step) == here and not self._weights_changed
 
         def tell(digest: str) -> None:
             # Before the record is written, so that the line is a part of the commit that it tells of.
@@ -405,7 +402,9 @@ class Loop:
             self._writer.flush()
 
         self._writer.flush()
-        self._newest = self._store.save(session, saver, self._record(), newest, steps, self._side, tell, same)
+        self._newest = self._store.save(
+            session, saver, self._record(), self._newest, steps, self._side, tell, self._weights_changed
+        )
         if best is not None:
             best.committed()
         self._unsaved_passes = self._weights_changed = False
