@@ -52,7 +52,7 @@ def compile_graph(
         restart: Whether the training data starts again when it ends.
         accumulate: Whether the metrics of the training call are accumulated while it trains.
         size_of: Returns the value of the cardinality of the training data, a tensor; for that a session is needed. By
-            default the data counts as endless: its end is found by a run, which is right in no training.
+            default the data counts as endless, so that a run finds its end, and makes what depends on no batch.
         keyed: Whether random ops draw by `Compiled.draws.tick` and by their names, in place of state of the session.
 
     Raises:

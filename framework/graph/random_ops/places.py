@@ -80,12 +80,12 @@ class Places:
         Args:
             path: Its name.
             index: int64 scalar, the number of the element since its iterator began.
-            seed: int64 scalar below 2^32, drawn for the element.
+            seed: int64 scalar, drawn for the element or made from the elements so far.
         """
         graph = v1.get_default_graph()
         outer = graph.outer_graph
         position = None if outer is self._graph else self._position_of_element(outer)
-        # The number in the upper bits: 2^32 seeds alone would give some two elements of a large epoch the same draws.
+        # The number in the upper bits: seeds of 32 bits alone would give two elements of a large epoch the same draws.
         number = tf.bitwise.bitwise_xor(tf.bitwise.left_shift(index, tf.constant(32, tf.int64)), seed)
         self._paths[graph] = path
         self._known[graph] = Place(position, keys.counter_of(number))
