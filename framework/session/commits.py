@@ -270,26 +270,38 @@ class Commits:
             The commit as recorded.
         """
         self._folder.mkdir(exist_ok=True)
+        others = [one for one in self.every() if one.step != commit.step]
         here = (commit.runs, commit.step)
         if previous is not None and (previous.runs, previous.step) == here and not weights_changed:
             commit = _with_files_of(previous, commit)
         else:
-            commit = self._save_files(session, saver, commit, side)
+            commit = self._save_files(session, saver, commit, side, others)
         commit = self._stamped(commit, previous)
         if commit.step in best.new:
             self.best.add(commit.step, self.path(commit))
         tell(commit.files.get(f'{commit.checkpoint}.index', ''))
         commit = dataclasses.replace(commit, lengths=self._journal.lengths())
         run_dir.write_atomically(self._folder / records.file_name(commit.step), records.to_json(commit))
-        self._tidy(commit, previous, best)
+        self._tidy(commit, previous, best, others)
         return commit
 
-    def _save_files(self, session: v1.Session, saver: v1.train.Saver, commit: Commit, side: SideFile | None) -> Commit:
+    def _save_files(
+        self,
+        session: v1.Session,
+        saver: v1.train.Saver,
+        commit: Commit,
+        side: SideFile | None,
+        others: Sequence[Commit],
+    ) -> Commit:
         prefix = self._free_prefix(os.path.basename(self._directory.checkpoint_prefix), commit.step)
         side_prefix = '' if side is None else self._free_prefix('state', commit.step)
         # What is about to come, and what is about to go: a start removes of these what no record names.
-        beyond = self._beyond(self.every(), coming=1)
-        going = [name for old in beyond for name in (old.checkpoint, old.side_file) if not old.foreign]
+        going = [
+            name
+            for old in self._beyond([*others, commit])
+            for name in (old.checkpoint, old.side_file)
+            if not old.foreign
+        ]
         names = [*filter(None, [prefix, side_prefix, *going])]
         run_dir.write_atomically(self._note, json.dumps({'prefixes': names}) + '\n')
         saver.save(
@@ -322,8 +334,8 @@ class Commits:
         due = now - stayed_at >= self._keep_secs
         return dataclasses.replace(commit, saved_at=now, stays=commit.stays or due, stayed_at=now if due else stayed_at)
 
-    def _tidy(self, commit: Commit, previous: Commit | None, best: BestSteps) -> None:
-        left = self._prune()
+    def _tidy(self, commit: Commit, previous: Commit | None, best: BestSteps, others: Sequence[Commit]) -> None:
+        left = self._prune([*others, commit])
         if previous is not None and previous.step == commit.step and previous.checkpoint != commit.checkpoint:
             self._remove_files(previous, left)
         state_file.write(self._directory.path, [one.checkpoint for one in left])
@@ -343,14 +355,13 @@ class Commits:
         found = {path: records.step_of(path) for path in self._folder.glob('commit-*.json')}
         return sorted((path for path, step in found.items() if step is not None), key=lambda path: found[path] or 0)
 
-    def _beyond(self, every: Sequence[Commit], coming: int = 0) -> list[Commit]:
-        """Returns those of all commits that are beyond the limit, when so many more have come."""
-        number = len(every) + coming - self._keep if self._keep else 0
+    def _beyond(self, every: Sequence[Commit]) -> list[Commit]:
+        """Returns those of all commits that are beyond the limit."""
+        number = len(every) - self._keep if self._keep else 0
         return [commit for commit in every[: max(number, 0)] if not commit.stays]
 
-    def _prune(self) -> list[Commit]:
-        """Removes what is beyond the limit, and returns the commits that are left, oldest first."""
-        every = self.every()
+    def _prune(self, every: Sequence[Commit]) -> list[Commit]:
+        """Removes those of all commits that are beyond the limit, and returns those that are left."""
         going = self._beyond(every)
         for commit in going:  # the records go first: what they vouched for may then
             (self._folder / records.file_name(commit.step)).unlink()
