@@ -16,7 +16,7 @@ def mlp() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 def conv() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Returns model_fn and input_fn of a convolutional net on images of 28x28, in batches of 64."""
-    return _drawing(networks.WORKLOADS['conv'])
+    return _drawing(networks.conv((32, 64), 256))
 
 
 WORKLOADS = {'mlp': mlp, 'conv': conv}

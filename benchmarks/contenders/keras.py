@@ -54,8 +54,8 @@ def _model(workload: networks.Workload) -> _Model:
     return _Model(inputs, workload.network(networks.KerasLayers(tf_keras.layers), inputs))
 
 
-def _optimizer() -> tf_keras.optimizers.Optimizer:
-    return tf_keras.optimizers.Adam(networks.LEARNING_RATE, epsilon=networks.EPSILON)
+def _optimizer(workload: networks.Workload) -> tf_keras.optimizers.Optimizer:
+    return tf_keras.optimizers.Adam(workload.learning_rate, epsilon=networks.EPSILON)
 
 
 def _train(
@@ -79,7 +79,7 @@ def fit(workload: networks.Workload, rounds: int, steps_per_execution: int) -> C
 
     def loop(hand_over: HandOver) -> None:
         model = _model(workload)
-        model.compile(_optimizer(), steps_per_execution=steps_per_execution)
+        model.compile(_optimizer(workload), steps_per_execution=steps_per_execution)
         model.fit(
             workload.input_fn('train'),
             epochs=rounds,
@@ -131,7 +131,7 @@ class Functions(Contender):
 
     def _build(self) -> None:
         self._model = model = _model(self._workload)
-        self._optimizer = optimizer = _optimizer()
+        self._optimizer = optimizer = _optimizer(self._workload)
         optimizer.build(model.trainable_variables)
         self._batches = iter(self._workload.input_fn('train'))
         self._eval_data = self._workload.input_fn('eval')
