@@ -131,11 +131,12 @@ class _EndOfRound(writers.Writer):
         self._loss = row.loss
 
     def write_phase(self, row: rows.PhaseRow) -> None:
-        """Notes the examples of training."""
+        """Counts the examples of training, in however many phases."""
         if row.phase == 'train':
-            self._examples = row.examples
+            self._examples += row.examples
 
     def write_pass(self, row: rows.PassRow) -> None:
         """Hands over."""
         metrics = {name: float(row.metrics[name]) for name in ('loss', 'mae')}
-        self._hand_over(Figures(row.step, self._loss, metrics, self._examples, row.examples))
+        examples, self._examples = self._examples, 0
+        self._hand_over(Figures(row.step, self._loss, metrics, examples, row.examples))
