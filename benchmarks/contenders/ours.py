@@ -53,7 +53,7 @@ def run_config(way: str, steps: int, saves: bool = False) -> RunConfig:
     Raises:
         NotImplementedError: If RunConfig has no field for that way.
     """
-    fields = {field.name for field in dataclasses.fields(RunConfig)}
+    fields = _fields(RunConfig)
     wanted = _WAYS[way]
     missing = [name for name in wanted if name not in fields and wanted[name] != _DEFAULTS.get(name)]
     if missing:
@@ -86,7 +86,8 @@ def run(
     """
     model = Model(networks.make_model_fn(workload, EstimatorSpec), None, config)
     eval_sets = {name: EvalSet(input_fn=_inputs(workload), name=name) for name in sets}
-    built, _ = Graphs(model, _SEED, train_metrics=True, keyed=True).training(_inputs(workload), eval_sets)
+    ways = {name: getattr(config, name) for name in _fields(Graphs) & _fields(RunConfig) & {'fuse', 'xla'}}
+    built, _ = Graphs(model, _SEED, train_metrics=True, keyed=True, **ways).training(_inputs(workload), eval_sets)
     schedule = Schedule(
         rounds * workload.steps,
         dict.fromkeys(eval_sets, workload.steps),
@@ -100,6 +101,10 @@ def run(
             store.take_up(None)
         with contextlib.closing(writers.Writers([*_writers_of_a_run(directory), last_writer])) as writer:
             Loop(built, Evaluation(built, eval_sets), store, writer, Settings(schedule, config, seed=_SEED)).run()
+
+
+def _fields(of: type[Any]) -> set[str]:
+    return {field.name for field in dataclasses.fields(of)}
 
 
 def _inputs(workload: networks.Workload) -> Callable[..., Any]:
