@@ -256,7 +256,7 @@ class Experiment:
         store = self._store(self._directory())
         built = self._graphs(self._seed or 0).predicting(data, self._saved_names(store, checkpoint))
         with holding.held(self._choice(store, checkpoint)) as path:
-            batches = prediction.predict(built, path, keys=keys, session_config=self._config.session_config)
+            batches = prediction.predict(built, path, keys=keys, session_config=self._config.session_proto)
             return prediction_files.write(output, batches, reading.global_step(path))
 
     def predictions(
@@ -272,7 +272,7 @@ class Experiment:
         store = self._store(self._directory())
         built = self._graphs(self._seed or 0).predicting(self._source(source), self._saved_names(store, checkpoint))
         choice = self._choice(store, checkpoint)
-        return prediction.predict(built, choice, keys=keys, session_config=self._config.session_config)
+        return prediction.predict(built, choice, keys=keys, session_config=self._config.session_proto)
 
     def predictor(self, checkpoint: str = holding.LATEST) -> prediction.Predictor:
         """Returns the model, loaded: call it with features `[B, ...]` as the batches of training have them.
@@ -284,7 +284,7 @@ class Experiment:
         graphs = self._graphs(self._seed or 0)
         built = graphs.served(graphs.receiver_fn(self._any_source()), self._saved_names(store, checkpoint))
         choice = self._choice(store, checkpoint)
-        return prediction.Predictor(built, choice, session_config=self._config.session_config)
+        return prediction.Predictor(built, choice, session_config=self._config.session_proto)
 
     def export(self, checkpoint: str = holding.LATEST) -> str:
         """Writes a SavedModel into `export/<latest, best or checkpoint>/<timestamp>/`, and returns its directory.
@@ -349,13 +349,14 @@ class Experiment:
         return Graphs(
             Model(self._model_fn, self._params, told),
             seed,
-            session_config=self._config.session_config,
+            session_config=self._config.session_proto,
             all_apart=self._all_apart,
             require_equal_structures=self._require_equal_structures,
             restart=self._restart,
             train_metrics=self._train_metrics,
             keyed=self._level != identity.OFF,
             hooked=bool(self._train_hooks),
+            fuse=self._config.fuse,
         )
 
     # Checkpoints.
@@ -378,7 +379,7 @@ class Experiment:
         built = graphs.served(receiver_fn, self._saved_names(store, checkpoint))
         with holding.held(self._choice(store, checkpoint)) as path:
             return export.export_saved_model(
-                built, path, directory.exports(name), session_config=self._config.session_config
+                built, path, directory.exports(name), session_config=self._config.session_proto
             )
 
     def _export_best(self, directory: run_dir.RunDir, result: RunResult) -> None:

@@ -14,6 +14,9 @@ from framework.run_dir import UNNAMED_SET
 InputFn = Callable[..., Any]
 
 
+AUTO, OFF, REQUIRE = 'auto', 'off', 'require'  # whether many runs are made in one
+
+
 class _Unset:
     """Tells a cadence that nobody set from one that was switched off by None."""
 
@@ -180,6 +183,11 @@ class RunConfig:
         log_step_count_steps: Steps between two lines of progress, and between two `global_step/sec`, 100 where neither
             is given. Both None: none. Metrics of training are accumulated between two lines.
         log_step_count_secs: Seconds between two lines of progress.
+        intra_op_threads: Threads that share the work of one op, for all sessions of the process; None: as
+            `session_config` says, which by default is one a core. With 1, small ops wait for no other thread.
+        inter_op_threads: Ops that run at the same time; None: as `session_config` says.
+        fuse: Whether many steps, and whole passes, are made in one run of the session, with the same bits: `auto`
+            (where that can be; the log says why where it can't), `off`, or `require` (an error where it can't).
     """
 
     model_dir: str | None = None
@@ -193,8 +201,18 @@ class RunConfig:
     keep_checkpoint_every_n_hours: float = 10000.0
     log_step_count_steps: int | None = _UNSET
     log_step_count_secs: float | None = _UNSET
+    intra_op_threads: int | None = None
+    inter_op_threads: int | None = None
+    fuse: str = AUTO
 
     def __post_init__(self) -> None:
+        for name in ('intra_op_threads', 'inter_op_threads'):
+            positive(f'RunConfig.{name}', getattr(self, name))
+        if self.fuse not in (AUTO, OFF, REQUIRE):
+            raise errors.ConfigurationError(
+                f"`RunConfig.fuse` [{self.fuse!r}] must be 'auto', 'off' or 'require'. "
+                f'{errors.nearest(str(self.fuse), [AUTO, OFF, REQUIRE])}'
+            )
         for cadence in _CADENCES:
             self._resolve(cadence)
             positive(f'RunConfig.{cadence.steps}', getattr(self, cadence.steps))
@@ -206,6 +224,19 @@ class RunConfig:
             raise errors.ConfigurationTypeError(
                 f'`RunConfig.session_config` [{type(self.session_config).__name__}] must be a tf.compat.v1.ConfigProto.'
             )
+
+    @property
+    def session_proto(self) -> v1.ConfigProto | None:
+        """The configuration of sessions: `session_config` with the numbers of threads; None where nothing is set."""
+        if self.intra_op_threads is None and self.inter_op_threads is None:
+            return self.session_config
+        proto = v1.ConfigProto()
+        proto.CopyFrom(self.session_config or default_session_config())
+        if self.intra_op_threads is not None:
+            proto.intra_op_parallelism_threads = self.intra_op_threads
+        if self.inter_op_threads is not None:
+            proto.inter_op_parallelism_threads = self.inter_op_threads
+        return proto
 
     @property
     def has_commits(self) -> bool:

@@ -26,6 +26,51 @@ class Model:
 
 
 @dataclasses.dataclass(frozen=True)
+class FusedTraining:
+    """Many train runs in one run of the session.
+
+    Attributes:
+        limit: int64 scalar to be fed: at most so many are made. Fewer where a batch is the last of its epoch, and where
+            the loss is not finite, which is that of the last one then.
+        start: int64 scalar to be fed: the tick of the first.
+        runs: int64 scalar, how many were made.
+        step: int64 scalar, the global step afterwards.
+        examples: int64 scalar, the examples of all batches.
+        losses: `[runs]`, the loss of each.
+        last: bool scalar, whether the last batch announced itself as the last of its epoch.
+    """
+
+    limit: tf.Tensor
+    start: tf.Tensor
+    runs: tf.Tensor
+    step: tf.Tensor
+    examples: tf.Tensor
+    losses: tf.Tensor
+    last: tf.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class FusedPass:
+    """Many batches of a pass in one run of the session, up to all.
+
+    Attributes:
+        limit: int64 scalar to be fed: at most so many batches, no more than there are. Fewer where one is the last.
+        start: int64 scalar to be fed: the tick of the first.
+        batches: int64 scalar, how many were read.
+        examples: int64 scalar, the examples of all of them.
+        last: bool scalar, whether the last batch announced itself as the last of the data.
+        values: The metrics by name, as they are afterwards.
+    """
+
+    limit: tf.Tensor
+    start: tf.Tensor
+    batches: tf.Tensor
+    examples: tf.Tensor
+    last: tf.Tensor
+    values: Mapping[str, tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
 class TrainStream:
     """The training call.
 
@@ -36,6 +81,8 @@ class TrainStream:
         step_after: int64 scalar, the global step once the train op has run.
         metrics: Its metrics over a log period, None where it has none.
         collections: What input_fn and model_fn added to the graph's collections.
+        fused: Many train runs in one, None where that can't be, or was not asked for.
+        unfused: Why it can't be, as sentences; empty where it can, or was not asked for.
     """
 
     source: sources.Source
@@ -44,6 +91,13 @@ class TrainStream:
     step_after: tf.Tensor
     metrics: train_metrics.TrainMetrics | None
     collections: collections.Snapshot
+    fused: FusedTraining | None = None
+    unfused: Sequence[str] = ()
+
+    @property
+    def updates(self) -> list[tf.Operation]:
+        """What a train run makes beside its train op."""
+        return [] if self.metrics is None else [self.metrics.update]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +116,8 @@ class Tower:
         values: The metrics by name, `loss` among them.
         variables: The local variables of the call.
         collections: What the call added to the graph's collections.
+        fused: Many batches in one run, None where that can't be, or was not asked for.
+        unfused: Why it can't be, as sentences; empty where it can, or was not asked for.
     """
 
     name: str
@@ -75,6 +131,8 @@ class Tower:
     values: Mapping[str, tf.Tensor]
     variables: Sequence[tf.Variable]
     collections: collections.Snapshot
+    fused: FusedPass | None = None
+    unfused: Sequence[str] = ()
 
     @property
     def caller(self) -> str:

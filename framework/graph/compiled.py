@@ -5,7 +5,7 @@ then all evaluation. Evaluation can therefore not change training.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,7 +13,18 @@ from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors, spec
-from framework.graph import apart, building, collections, movement, sharing, sources, streams, tables, train_metrics
+from framework.graph import (
+    apart,
+    building,
+    collections,
+    fused,
+    movement,
+    sharing,
+    sources,
+    streams,
+    tables,
+    train_metrics,
+)
 from framework.graph.calls import Compiled, Draws, Model, Tower, TrainStream, evaluation_of
 from framework.graph.random_ops import exchange
 from framework.graph.random_ops.audit import audit
@@ -22,6 +33,7 @@ from framework.run_config import EvalSet
 from framework.spec import LOSS_PER_EXAMPLE, ModeKeys
 
 KEYS = v1.GraphKeys
+SizesOf = Callable[[Sequence[tf.Tensor]], list[int]]
 LOSS = 'loss'  # the metric that every pass has: the mean of the loss over batches, as in tf.estimator
 
 
@@ -37,7 +49,8 @@ def compile_graph(
     restart: bool = False,
     accumulate: bool = False,
     keyed: bool = False,
-    size_of: Callable[[tf.Tensor], int] = lambda _: tf.data.INFINITE_CARDINALITY,
+    fuse: bool = False,
+    sizes_of: SizesOf = lambda of: [tf.data.INFINITE_CARDINALITY] * len(of),
 ) -> Compiled:
     """Builds the graph.
 
@@ -51,9 +64,10 @@ def compile_graph(
         require_equal_structures: Whether evaluation elements must have training's structure.
         restart: Whether the training data starts again when it ends.
         accumulate: Whether the metrics of the training call are accumulated while it trains.
-        size_of: Returns the value of the cardinality of the training data, a tensor; for that a session is needed. By
-            default the data counts as endless, so that a run finds its end, and makes what depends on no batch.
+        sizes_of: Returns the values of cardinalities; for that a session is needed. By default all data counts as
+            endless, so that a run finds its end, and makes what depends on no batch.
         keyed: Whether random ops draw by `Compiled.draws.tick` and by their names, in place of state of the session.
+        fuse: Whether many train runs, and whole passes, are made in one run of the session where that can be.
 
     Raises:
         ConfigurationError: If what the user's functions return breaks their contract.
@@ -63,14 +77,15 @@ def compile_graph(
         keys = stack.enter_context(exchange.keyed(graph, seed)) if keyed else None
         train = None
         if train_input_fn is not None:
-            train = builder.train_stream(train_input_fn, size_of, restart, accumulate)
+            train = builder.train_stream(train_input_fn, sizes_of, restart, accumulate)
         before = building.local_variables()
         made = [sources.eval_source(eval_set, model.params, model.config) for eval_set in eval_sets]
         set_apart = {source.stream: apart.CANNOT_RESTART for source in made if not (alone or source.restarts)}
         groups = sources.group_by_structure([source for source in made if source.stream not in set_apart])
         if train is not None:
             sources.compare_with_training(train.source, groups, require_equal_structures)
-        towers = [builder.tower(i, group) for i, group in enumerate(groups)]
+        sizes = dict(zip((s.stream for s in made), sizes_of([s.cardinality for s in made]), strict=True))
+        towers = [builder.tower(i, group, sizes) for i, group in enumerate(groups)]
         if not alone:
             set_apart |= apart.reasons(builder.calls, towers, train)
         if saved is not None:
@@ -81,6 +96,11 @@ def compile_graph(
         own = [*building.local_variables(before), *(keys.variables if keys else ())]
         init = _evaluation_init(own, towers, made)
         draws = _draws(keys, train)
+        if fuse:
+            if train is not None:
+                train = fused.fuse_training(train, draws.tick, builder.global_step)
+            shared = [not set_apart.keys() & tower.sources.keys() for tower in towers]
+            towers = [fused.fuse_pass(t, draws.tick) if s else t for t, s in zip(towers, shared, strict=True)]
     return Compiled(graph, builder.global_step, train, towers, init, set_apart, draws)
 
 
@@ -109,11 +129,12 @@ class _Builder:
         return apart.Calls(self._made, weights)
 
     def train_stream(
-        self, input_fn: Callable[..., Any], size_of: Callable[[tf.Tensor], int], restart: bool, accumulate: bool
+        self, input_fn: Callable[..., Any], sizes_of: SizesOf, restart: bool, accumulate: bool
     ) -> TrainStream:
         before = len(self._graph.get_operations())
         source = sources.train_source(input_fn, self._model.params, self._model.config)
-        batch = streams.make_train_input(source, size_of(source.cardinality), restart)
+        (size,) = sizes_of([source.cardinality])
+        batch = streams.make_train_input(source, size, restart)
         with collections.shown(self._graph, source.collections):
             result = self._call(batch, ModeKeys.TRAIN, '', 'training')
             with v1.name_scope('framework/train/'):
@@ -128,11 +149,11 @@ class _Builder:
             step_after = tf.identity(self.global_step.read_value(), name='step_after')
         return TrainStream(source, batch, result, step_after, accumulated, taken)
 
-    def tower(self, index: int, group: Sequence[sources.Source]) -> Tower:
+    def tower(self, index: int, group: Sequence[sources.Source], sizes: Mapping[str, int]) -> Tower:
         name = f'tower_{index}'
         prefix = f'eval/{name}/' if self._first else ''
         ops_before = len(self._graph.get_operations())
-        batch = streams.make_input(name, group)
+        batch = streams.make_tower_input(name, group, [sizes[source.stream] for source in group])
         caller = evaluation_of(source.stream for source in group)
         before = building.local_variables()
         with collections.shown(self._graph, collections.EMPTY if self._first else group[0].collections):
@@ -208,8 +229,7 @@ def _draws(keys: Keying | None, train: TrainStream | None) -> Draws:
         return Draws()
     roots: list[Any] = []
     if train is not None:
-        update = [] if train.metrics is None else [train.metrics.update]
-        roots = [train.step_after, train.spec.loss, *update, *train.input.initializers.values()]
+        roots = [train.step_after, train.spec.loss, *train.updates, *train.input.initializers.values()]
     return Draws(keys.tick if keys.uses_tick else None, (), tuple(audit(v1.get_default_graph(), roots)))
 
 

@@ -54,6 +54,18 @@ def changed(fetches: Iterable[tf.Operation | tf.Tensor], variables: Iterable[tf.
     return [variable for variable in variables if any(name in run for name in writers.of(variable.op.outputs[0]))]
 
 
+def writers(fetches: Iterable[tf.Operation | tf.Tensor], variable: tf.Variable) -> list[tf.Operation]:
+    """Returns the ops that running the fetches runs and that may change a variable.
+
+    Args:
+        fetches: Ops and tensors of the default graph.
+        variable: A variable of the same graph.
+    """
+    run = {op.name: op for op in ancestors(fetches)}
+    found = _Writers(v1.get_default_graph()).of(variable.op.outputs[0])
+    return [run[name] for name in dict.fromkeys(found) if name in run]
+
+
 class _Writers:
     """Finds the ops that may write what a handle stands for."""
 

@@ -27,9 +27,10 @@ class Input:
         examples: int64 scalar, the examples of the batch `B`; 1 for elements without a batch dimension.
         ends: The ops whose OutOfRangeError is the end of the data.
         iterator: The iterator that we made; None where an input_fn made its own.
-        size: The batches of an epoch of training, None where there is no end or nobody knows.
-        last: bool scalar, whether the batch is the last of its epoch; None where the size tells, or nobody.
-        empties: The ops whose InvalidArgumentError says that an epoch has no batch at all.
+        sizes: Per stream its batches, until the end or in an epoch; None where there is no end. A stream that is left
+            out is one of which nobody knows.
+        last: bool scalar, whether the batch is the last one; None where the size tells, or nobody.
+        empties: The ops whose InvalidArgumentError says that there is no batch at all.
     """
 
     initializers: Mapping[str, tf.Operation]
@@ -38,9 +39,14 @@ class Input:
     examples: tf.Tensor
     ends: frozenset[str]
     iterator: Any = None
-    size: int | None = None
+    sizes: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
     last: tf.Tensor | None = None
     empties: frozenset[str] = frozenset()
+
+    @property
+    def knows_end(self) -> bool:
+        """Whether the end of the data is known before a run that finds no batch any more."""
+        return self.last is not None or self.initializers.keys() <= self.sizes.keys()
 
     def ended(self, error: tf.errors.OutOfRangeError) -> bool:
         """Whether the error says that this stream's data ended, and not that some other op ran out of something."""
@@ -70,16 +76,37 @@ def make_train_input(source: Source, size: int, restart: bool) -> Input:
     """
     if restart:
         _check_restarts(source)
-    endless = size == tf.data.INFINITE_CARDINALITY
-    if source.dataset is None or endless:
-        return make_input(source.stream, [source])
-    if size >= 0:
-        repeated = source.dataset.repeat() if restart else source.dataset
-        batch = make_input(source.stream, [dataclasses.replace(source, dataset=repeated)])
-        return dataclasses.replace(batch, size=size)
-    if not epochs.can_announce(source.element_spec):
-        return make_input(source.stream, [source])
-    return _announced_input(source, source.dataset, restart)
+    if _needs_announcing([source], [size]):
+        return _announced_input(source.stream, [source], restart)
+    if restart and source.dataset is not None and size >= 0:
+        source = dataclasses.replace(source, dataset=source.dataset.repeat())
+    return dataclasses.replace(make_input(source.stream, [source]), sizes=_known([source], [size]))
+
+
+def make_tower_input(name: str, sources: Sequence[Source], sizes: Sequence[int]) -> Input:
+    """Returns the current batch of evaluation sets of equal structure.
+
+    Args:
+        name: What the name scope of the ops is called.
+        sources: The sets.
+        sizes: The batches of each, -1 for data without end, -2 where nobody knows.
+    """
+    announce = _needs_announcing(sources, sizes)
+    batch = _announced_input(name, sources, False) if announce else make_input(name, sources)
+    return dataclasses.replace(batch, sizes=_known(sources, sizes))
+
+
+def _needs_announcing(sources: Sequence[Source], sizes: Sequence[int]) -> bool:
+    """Whether batches must come with whether they are the last, and can: where nobody knows their number."""
+    is_unknown = tf.data.UNKNOWN_CARDINALITY in sizes and sources[0].dataset is not None
+    return is_unknown and epochs.can_announce(sources[0].element_spec)
+
+
+def _known(sources: Sequence[Source], sizes: Sequence[int]) -> dict[str, int | None]:
+    pairs = zip(sources, sizes, strict=True)
+    return {
+        source.stream: size if size >= 0 else None for source, size in pairs if size >= tf.data.INFINITE_CARDINALITY
+    }
 
 
 def _check_restarts(source: Source) -> None:
@@ -95,14 +122,16 @@ def _check_restarts(source: Source) -> None:
         )
 
 
-def _announced_input(source: Source, dataset: tf.data.Dataset, restart: bool) -> Input:
-    with v1.name_scope(scope(source.stream)), tf.device('/cpu:0'):
-        iterator = v1.data.make_initializable_iterator(epochs.announced(dataset, restart))
+def _announced_input(name: str, sources: Sequence[Source], repeat: bool) -> Input:
+    structure = sources[0].element_spec
+    with v1.name_scope(scope(name)), tf.device('/cpu:0'):
+        sources = [dataclasses.replace(s, dataset=epochs.announced(s.dataset, repeat)) for s in sources]
+        iterator = v1.data.make_initializable_iterator(sources[0].dataset)
+        starts = _initializers(iterator, sources)
         (optional, last), ends = _noted('IteratorGetNext', iterator.get_next)
-        element, empties = _noted('OptionalGetValue', lambda: epochs.element_of(optional, dataset.element_spec))
-        features, labels = input_functions.split_element(element, stream=source.stream)
-        starts = {source.stream: iterator.initializer}
-        return Input(starts, features, labels, _examples(element), ends, iterator, None, last, empties)
+        element, empties = _noted('OptionalGetValue', lambda: epochs.element_of(optional, structure))
+        features, labels = input_functions.split_element(element, stream=', '.join(starts))
+        return Input(starts, features, labels, _examples(element), ends, iterator, last=last, empties=empties)
 
 
 def make_input(name: str, sources: Sequence[Source]) -> Input:

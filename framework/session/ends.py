@@ -1,4 +1,8 @@
-"""Errors that mean an end, where something else ended: a monitored session takes them for the end of the data."""
+"""Errors of runs that need a word more.
+
+Some mean an end where something else ended: a monitored session takes them for the end of the data. And those of fused
+runs name the copy of an op, not the line that made it.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,6 +10,8 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from framework import errors
+from framework.graph.origin import made_at
+from framework.graph.subgraph import original_of
 
 
 @contextlib.contextmanager
@@ -29,6 +35,22 @@ def named_stop(where: str) -> Iterator[None]:
         yield
     except StopIteration as error:
         raise errors.RunError(f'StopIteration escaped from {where}: {error!r}') from error
+
+
+@contextlib.contextmanager
+def explained(graph: tf.Graph) -> Iterator[None]:
+    """Notes at an error of a fused run which line of the user's code made the op that failed.
+
+    Args:
+        graph: The graph.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        op = original_of(graph, error)
+        if op is not None and (place := made_at(op)):
+            error.add_note(f'`{op.name}` [{op.type}] was made at {place}.')
+        raise
 
 
 def unnamed_end(error: tf.errors.OutOfRangeError, where: str) -> errors.RunError:

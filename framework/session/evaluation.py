@@ -14,9 +14,10 @@ from framework.graph import movement
 from framework.graph.calls import Compiled, Tower
 from framework.graph.random_ops import keys
 from framework.reporting.rows import PassRow
-from framework.run_config import EvalSet
+from framework.run_config import AUTO, REQUIRE, EvalSet
 from framework.session import ends, hooks
 from framework.session.guard import VariableGuard
+from framework.session.pace import Pace
 
 _TELL_SECS = 30  # a pass that lasts says so; one that never ends is found in the log
 
@@ -34,6 +35,7 @@ class Evaluation:
         sets: The sets by stream name.
         interrupted: Asked between batches; True ends a pass.
         clock: Seconds, monotonic.
+        fuse: Whether many batches are made in one run: `RunConfig.fuse`.
         guard: Keeps the variables of the model from the hooks of the passes.
     """
 
@@ -41,15 +43,30 @@ class Evaluation:
     sets: dict[str, EvalSet]
     interrupted: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.perf_counter
+    fuse: str = AUTO
     guard: VariableGuard = dataclasses.field(default_factory=VariableGuard, repr=False)
+    _paces: dict[str, Pace] = dataclasses.field(default_factory=dict, repr=False)
 
     def hooks_of(self, stream: str) -> list[v1.train.SessionRunHook]:
         """Returns the hooks of a set's passes in the order of `tf.estimator`: the caller's, then the model's."""
         return [*self.sets[stream].hooks, *self.compiled.tower(stream).spec.evaluation_hooks]
 
     def begin(self, begun: Sequence[v1.train.SessionRunHook] = ()) -> None:
-        """Calls `begin` of all hooks; the graph must not be finalized yet."""
+        """Calls `begin` of all hooks; the graph must not be finalized yet.
+
+        Raises:
+            ConfigurationError: If `fuse` is `require`, and a hook has to see every batch.
+        """
+        self._check_hooks()
         hooks.begin_evaluation(self.compiled, [(stream, self.hooks_of(stream)) for stream in self.sets], begun)
+
+    def _check_hooks(self) -> None:
+        for stream in self.sets if self.fuse == REQUIRE else ():
+            if watching := self._watching(stream):
+                raise errors.ConfigurationError(
+                    f"`RunConfig.fuse` is ['require'], and `{type(watching[0]).__name__}` has to see every batch of "
+                    f"`{stream}`. Leave out the hook, or set it to 'auto'."
+                )
 
     def check(self, session: v1.Session) -> None:
         """Refuses sets whose pass would never end, or would be of nothing, as far as their Datasets tell.
@@ -82,9 +99,11 @@ class Evaluation:
         first = {self.compiled.tower(stream).name: stream for stream in reversed(self.sets)}
         for stream in first.values() if batches else ():
             tower = self.compiled.tower(stream)
-            self._reset(session, tower)
-            session.run(tower.input.initializers[stream])
-            self._read(hooks.HookedRuns(session, ()), tower, stream, batches, step=0)
+            self._start(session, tower, stream)
+            limit = self._limit(tower, stream)
+            self._read(
+                hooks.HookedRuns(session, ()), tower, stream, batches if limit is None else min(limit, batches), step=0
+            )
 
     def make_pass(self, session: v1.Session, stream: str, step: int) -> PassRow:
         """Runs one full pass: resets the metrics, starts the set from its beginning, reads it to its end.
@@ -103,49 +122,106 @@ class Evaluation:
         """
         start = self.clock()
         tower = self.compiled.tower(stream)
-        self._reset(session, tower)
-        session.run(tower.input.initializers[stream])
         of_pass = self.hooks_of(stream)
+        self._start(session, tower, stream)
         train = self.compiled.train
         foreign = frozenset() if train is None else train.input.ends
         hooked = hooks.hooked_pass(session, of_pass, tower.prefix, foreign)
         with self.guard.guarded(session, stream, of_pass, tower.variables), hooked as runs:
-            batches, examples = self._read(runs, tower, stream, self.sets[stream].steps, step)
+            if self._is_fused(tower, stream) and not runs.should_stop:
+                batches, examples, values = self._read_fused(session, tower, stream, step)
+            else:
+                batches, examples = self._read(runs, tower, stream, self._limit(tower, stream), step)
+                values = _values(session, tower, stream)
             if runs.should_stop:
                 logging.warning('A hook ended the pass over `%s` after %d batches.', stream, batches)
-            values = _values(session, tower, stream)
         return PassRow(step, stream, values, batches, examples, self.clock() - start)
 
-    def _reset(self, session: v1.Session, tower: Tower) -> None:
-        session.run(tower.reset)
-        if tower.local_init is not None:
-            session.run(tower.local_init)
+    def _is_fused(self, tower: Tower, stream: str) -> bool:
+        """Whether many batches are read in one run: no hook has to see each, and the end is known beforehand."""
+        has_end = tower.input.last is not None or self._limit(tower, stream) is not None
+        return tower.fused is not None and has_end and not self._watching(stream)
+
+    def _watching(self, stream: str) -> list[hooks.Hook]:
+        return [hook for hook in self.hooks_of(stream) if hooks.sees_runs(hook)]
+
+    def _start(self, session: v1.Session, tower: Tower, stream: str) -> None:
+        """Resets the metrics and starts the set from its beginning."""
+        if tower.local_init is None:
+            session.run([tower.reset, tower.input.initializers[stream]])
+            return
+        for op in (tower.reset, tower.local_init, tower.input.initializers[stream]):
+            session.run(op)
+
+    def _limit(self, tower: Tower, stream: str) -> int | None:
+        """Returns the batches of a pass; None where nobody knows, and where each says whether it is the last."""
+        limits = (self.sets[stream].steps, tower.input.sizes.get(stream))
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def _feeds(self, step: int, batch: int) -> dict[tf.Tensor, int] | None:
         """Returns what draws depend on: the step and the batch, and nothing that was run before."""
         tick = self.compiled.draws.tick
         return None if tick is None else {tick: keys.evaluation_tick(step, batch)}
 
+    def _read_fused(self, session: v1.Session, tower: Tower, stream: str, step: int) -> tuple[int, int, dict[str, Any]]:
+        """Reads the whole set, in one run of the session where that doesn't take too long."""
+        fused = tower.fused
+        assert fused is not None
+        pace = self._paces.setdefault(tower.name, Pace(self.clock))
+        limit, batches, examples, told_at = self._limit(tower, stream), 0, 0, self.clock()
+        fetches = {'batches': fused.batches, 'examples': fused.examples, 'last': fused.last}
+        while True:
+            if self.interrupted():
+                raise PassInterrupted
+            start = self.clock()
+            many = pace.fits if limit is None else min(pace.fits, limit - batches)
+            feeds = {fused.limit: many, fused.start: keys.evaluation_tick(step, batches)}
+            try:
+                with ends.explained(session.graph):
+                    got = session.run({**fetches, 'values': dict(fused.values)}, feed_dict=feeds)
+            except tf.errors.OutOfRangeError as error:
+                raise ends.unnamed_end(error, f'the evaluation of `{stream}`') from error
+            except tf.errors.InvalidArgumentError as error:
+                raise self._named(error, tower, stream) from error
+            pace.measured(int(got['batches']), start)
+            batches += int(got['batches'])
+            examples += int(got['examples'])
+            if got['last'] or batches == limit:
+                return batches, examples, got['values']
+            told_at = self._told(stream, batches, examples, told_at)
+
+    def _told(self, stream: str, batches: int, examples: int, told_at: float) -> float:
+        """Says how far a pass is, if it has lasted; returns when that was done last."""
+        if self.clock() - told_at < _TELL_SECS:
+            return told_at
+        logging.info('%s: %d batches, %d examples so far.', stream, batches, examples)
+        return self.clock()
+
     def _read(self, runs: hooks.HookedRuns, tower: Tower, stream: str, limit: int | None, step: int) -> tuple[int, int]:
         batches = examples = 0
-        told_at = self.clock()
-        while (limit is None or batches < limit) and not runs.should_stop:
+        told_at, last = self.clock(), False
+        fetches = [tower.input.examples, tower.update, *([] if tower.input.last is None else [tower.input.last])]
+        while not last and (limit is None or batches < limit) and not runs.should_stop:
             if self.interrupted():
                 raise PassInterrupted
             try:
-                count, _ = runs.run([tower.input.examples, tower.update], self._feeds(step, batches))
+                count, _, *ended = runs.run(fetches, self._feeds(step, batches))
             except tf.errors.OutOfRangeError as error:
                 if not tower.input.ended(error):
                     raise ends.unnamed_end(error, f'the evaluation of `{stream}`') from error
                 break
+            except tf.errors.InvalidArgumentError as error:
+                raise self._named(error, tower, stream) from error
+            last = any(ended)
             batches += 1
             examples += int(count)
-            if self.clock() - told_at >= _TELL_SECS:
-                told_at = self.clock()
-                logging.info('%s: %d batches, %d examples so far.', stream, batches, examples)
+            told_at = self._told(stream, batches, examples, told_at)
         if not batches:
             raise _no_batch(stream)
         return batches, examples
+
+    def _named(self, error: tf.errors.InvalidArgumentError, tower: Tower, stream: str) -> Exception:
+        return _no_batch(stream) if tower.input.is_empty(error) else error
 
 
 def _values(session: v1.Session, tower: Tower, stream: str) -> dict[str, Any]:

@@ -1,17 +1,17 @@
 """The graphs that an experiment needs: the one of training and evaluation, and those of sets that can't share it."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 from tensorflow.compat import v1
 
-from framework import config, serving
+from framework import config, errors, serving
 from framework.graph import compiled, prediction
 from framework.graph.calls import Compiled, Model
-from framework.run_config import EvalSet, InputFn, default_session_config
+from framework.run_config import AUTO, OFF, REQUIRE, EvalSet, InputFn, default_session_config
 from framework.session.detached import DetachedEvaluation
 from framework.session.evaluation import Evaluation
 from framework.spec import ModeKeys
@@ -26,13 +26,14 @@ class Graphs:
     Attributes:
         model: What the user wrote.
         seed: Seeds every graph.
-        session_config: The configuration of sessions that evaluate a checkpoint.
+        session_config: The configuration of sessions.
         all_apart: Whether every set is evaluated in a graph of its own.
         require_equal_structures: Whether evaluation elements must have training's structure.
         restart: Whether the training data starts again when it ends.
         train_metrics: Whether the metrics of the training call are accumulated while it trains.
         keyed: Whether random draws follow from the count of runs, and from no state of a session.
         hooked: Whether the caller has training hooks, which may do the training.
+        fuse: Whether many runs are made in one: `RunConfig.fuse`.
     """
 
     model: Model
@@ -44,6 +45,7 @@ class Graphs:
     train_metrics: bool = False
     keyed: bool = False
     hooked: bool = False
+    fuse: str = AUTO
 
     def training(
         self, train_input_fn: InputFn, sets: Mapping[str, EvalSet]
@@ -76,7 +78,7 @@ class Graphs:
             return parts
         if apart:
             built = self._compile(None, shared, saved=saved)
-        return [DetachedEvaluation(Evaluation(built, shared), self.session_config), *parts]
+        return [DetachedEvaluation(Evaluation(built, shared, fuse=self.fuse), self.session_config), *parts]
 
     def predicting(self, data: EvalSet | InputFn, saved: frozenset[str]) -> prediction.Prediction:
         """Returns the graph of predictions for the batches of a set or of an input function.
@@ -112,7 +114,7 @@ class Graphs:
         logging.info('`%s` is evaluated in a graph of its own, by a checkpoint: %s.', eval_set.stream, reason)
         sets = {eval_set.stream: eval_set}
         built = self._compile(None, sets, alone=True, saved=saved)
-        return DetachedEvaluation(Evaluation(built, sets), self.session_config)
+        return DetachedEvaluation(Evaluation(built, sets, fuse=self.fuse), self.session_config)
 
     def _compile(
         self,
@@ -134,21 +136,41 @@ class Graphs:
                 restart=self.restart,
                 accumulate=self.train_metrics,
                 keyed=self.keyed,
-                size_of=size_of,
+                fuse=self.fuse != OFF,
+                sizes_of=lambda of: sizes_of(of, self.session_config),
             )
         compiled.check_scaffolds(built)
         compiled.check_train_op(built, hooked=self.hooked)
+        self._check_fused(built)
         return built
 
+    def _check_fused(self, built: Compiled) -> None:
+        """Says what is made run by run, and why, or refuses it."""
+        reasons = [(tower.caller, tower.unfused) for tower in built.towers]
+        if built.train is not None:
+            reasons = [('training', built.train.unfused), *reasons]
+        for caller, unfused in reasons:
+            if unfused and self.fuse == REQUIRE:
+                raise errors.ConfigurationError(
+                    f"`RunConfig.fuse` is ['require'], and {caller} can't be fused: {'; '.join(unfused)}. Mend that, "
+                    "or set it to 'auto'."
+                )
+            if unfused:
+                logging.info('Each run of %s is one of the session: %s.', caller, '; '.join(unfused))
 
-def size_of(cardinality: tf.Tensor) -> int:
-    """Returns how many elements a Dataset has, by a session on the graph that is being built.
+
+def sizes_of(cardinalities: Sequence[tf.Tensor], session_config: v1.ConfigProto | None = None) -> list[int]:
+    """Returns how many elements Datasets have, by a session on the graph that is being built.
 
     Args:
-        cardinality: A scalar.
+        cardinalities: Scalars of the default graph.
+        session_config: The configuration of sessions: the first one of a process decides for all how many threads share
+            the work of an op.
     """
-    with v1.Session(graph=cardinality.graph, config=default_session_config()) as session:
-        return int(session.run(cardinality))
+    if not cardinalities:
+        return []
+    with v1.Session(config=session_config or default_session_config()) as session:
+        return [int(size) for size in session.run(list(cardinalities))]
 
 
 def metric_names(built: Compiled, apart: Mapping[str, DetachedEvaluation]) -> list[str]:

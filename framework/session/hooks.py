@@ -25,12 +25,24 @@ class StartStreams(v1.train.SessionRunHook):
 
     def __init__(self, *ops: tf.Operation):
         self._ops = ops
+        self._coordinator: v1.train.Coordinator | None = None
 
     def after_create_session(self, session: v1.Session, coord: v1.train.Coordinator) -> None:
         """Runs the initialisers, one after the other."""
-        del coord
+        self._coordinator = coord
         for op in self._ops:
             session.run(op)
+
+    def request_stop(self) -> None:
+        """Asks the monitored session to stop, as a hook does in one of its runs."""
+        if self._coordinator is not None:
+            self._coordinator.request_stop()
+
+
+def sees_runs(hook: Hook) -> bool:
+    """Whether a hook does anything before or after runs, and not only at the beginning and at the end."""
+    names = ('before_run', 'after_run')
+    return any(getattr(getattr(hook, name), '__func__', None) is not getattr(Hook, name) for name in names)
 
 
 def without_savers(hooks: Sequence[Hook], directory: str) -> list[Hook]:

@@ -14,10 +14,11 @@ from framework.graph.calls import Compiled
 from framework.reporting import tables
 from framework.reporting.rows import Best, Metrics, PassRow, PhaseRow, RunResult
 from framework.reporting.writers import Writer
-from framework.run_config import RunConfig
+from framework.run_config import OFF, REQUIRE, RunConfig
 from framework.run_dir import TRAIN
 from framework.session import commits, ends, hooks, opening, warm_start
 from framework.session.best import BestSteps
+from framework.session.cadences import Cadences
 from framework.session.detached import DetachedEvaluation, saved_weights
 from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.followers import Followers
@@ -103,6 +104,7 @@ class Loop:
         self._clock = clock
         self._signals = StopSignals()
         self._evaluation = dataclasses.replace(evaluation, interrupted=self._signals.came, clock=clock)
+        self._starts = hooks.StartStreams(compiled.init, *self._stream.input.initializers.values())
         # Where the run is.
         self._position = Position()
         self._passes: dict[str, commits.LastPass] = {}
@@ -162,11 +164,12 @@ class Loop:
     def _session(self, scaffold: v1.train.Scaffold) -> Iterator[v1.train.SingularMonitoredSession]:
         spec = self._stream.spec
         prepared = self._warm_start(scaffold)
-        starts = hooks.StartStreams(self._compiled.init, *self._stream.input.initializers.values())
-        train_hooks = [*spec.training_chief_hooks, starts, *self._settings.train_hooks, *spec.training_hooks]
-        train_hooks = hooks.without_savers(train_hooks, self._store.directory)
+        own = hooks.without_savers([*self._settings.train_hooks, *spec.training_hooks], self._store.directory)
+        of_chief = hooks.without_savers(spec.training_chief_hooks, self._store.directory)
+        train_hooks = [*of_chief, self._starts, *own]
+        self._cadences = self._seen_by([*of_chief, *own])
         self._evaluation.begin(begun=train_hooks)
-        config = self._settings.config.session_config
+        config = self._settings.config.session_proto
         if prepared is None:
             checkpoint = None if self._newest is None else self._store.path(self._newest)
             opened = opening.open_session(scaffold, train_hooks, config, checkpoint)
@@ -175,6 +178,20 @@ class Loop:
                 opened = opening.open_session(scaffold, [prepared.hook, *train_hooks], config, None)
         with opened as session:
             yield session
+
+    def _seen_by(self, train_hooks: Sequence[hooks.Hook]) -> Cadences:
+        """Returns which runs the hooks have to see, and says so where that is every run."""
+        cadences = Cadences(train_hooks, self._stream.spec.loss)
+        if cadences.every_step and self._settings.config.fuse != OFF:
+            names = ', '.join(f'`{type(hook).__name__}`' for hook in cadences.every_step)
+            what = f'{names} has to see every train run, so that many can not be made in one'
+            if self._settings.config.fuse == REQUIRE:
+                raise errors.ConfigurationError(
+                    f"`RunConfig.fuse` is ['require']: {what}. Give the hook a method `next_wanted_step(global_step)`, "
+                    'which returns the next step that it has to see.'
+                )
+            logging.info('Training is per step: %s.', what)
+        return cadences
 
     def _warm_start(self, scaffold: v1.train.Scaffold) -> warm_start.Prepared | None:
         """Prepares what a fresh run begins with; a run that goes on has its own weights."""
@@ -243,8 +260,7 @@ class Loop:
     def _training(self, scaffold: v1.train.Scaffold) -> Training:
         settings = self._settings
         return Training(
-            self._stream,
-            self._compiled.draws.tick,
+            self._compiled,
             scaffold.summary_op,
             self._position,
             settings.config,
@@ -253,6 +269,8 @@ class Loop:
             settings.schedule.restart,
             self._writer,
             self._clock,
+            self._cadences,
+            self._starts.request_stop,
         )
 
     # Phases

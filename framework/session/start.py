@@ -105,7 +105,7 @@ class Start:
         shared = {stream: s for stream, s in self.sets.items() if stream not in apart}
         over_time = history.HistoryWriter(directory.metrics_file, known.step)
         with contextlib.closing(_training_writer(directory, over_time, _summary_tags(built))) as writer:
-            known.run = loop.Loop(built, Evaluation(built, shared), self.store, writer, plan)
+            known.run = loop.Loop(built, Evaluation(built, shared, fuse=self.run_config.fuse), self.store, writer, plan)
             result = known.run.run(newest)
         result = dataclasses.replace(result, history=over_time.history())
         run_dir.write_atomically(directory.result_file, writers.result_json(result))
@@ -144,7 +144,7 @@ class Start:
         )
 
     def _numerics(self) -> Mapping[str, object]:
-        return provenance.numerics(self.run_config.session_config, self.level == identity.EXACT)
+        return provenance.numerics(self.run_config.session_proto, self.level == identity.EXACT)
 
     def _nan_policy(self, built: Compiled) -> str:
         spec = None if built.train is None else built.train.spec
@@ -171,7 +171,7 @@ class Start:
         facts = provenance.collect(
             sys.argv,
             seed,
-            session_config=self.run_config.session_config,
+            session_config=self.run_config.session_proto,
             op_determinism=self.level == identity.EXACT,
             audit=[str(finding) for finding in built.draws.findings],
             data=_data(built),

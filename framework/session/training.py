@@ -1,24 +1,27 @@
-"""Train runs: batch after batch through the monitored session, whose hooks see each of them."""
+"""Train runs: batch after batch through the monitored session, or many in one run where no hook has to see them."""
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors
-from framework.graph.calls import TrainStream
+from framework.graph.calls import Compiled
 from framework.reporting.rows import Metrics, PhaseRow, StepRow, SummaryRow
 from framework.reporting.writers import Writer
 from framework.run_config import RunConfig
 from framework.run_dir import TRAIN
 from framework.session import ends
+from framework.session.cadences import Cadences
+from framework.session.pace import Pace
 from framework.session.schedule import crossed
 
 _RUNS_WITHOUT_PROGRESS = 1000
+_NEVER = 2**62  # steps
 
 
 class NanLossError(errors.RunError, v1.train.NanLossDuringTrainingError):
@@ -57,13 +60,33 @@ class Position:
     not_finite: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class _Made:
+    """Train runs that were made in one run of the session.
+
+    Attributes:
+        runs: How many.
+        step: The global step after them.
+        loss: The loss of the last.
+        examples: The examples of all.
+        last: Whether the last batch announced itself as the last of its epoch.
+        summary: The merged summaries, where they were due.
+    """
+
+    runs: int
+    step: int
+    loss: float
+    examples: int
+    last: bool = False
+    summary: bytes = b''
+
+
 class Training:
     """Makes train runs, moves a position with them, and tells of losses, summaries and the rate."""
 
     def __init__(
         self,
-        stream: TrainStream,
-        tick: tf.Tensor | None,
+        compiled: Compiled,
         summary_op: tf.Tensor | None,
         position: Position,
         config: RunConfig,
@@ -72,12 +95,13 @@ class Training:
         restart: bool,
         writer: Writer,
         clock: Callable[[], float],
+        cadences: Cadences,
+        request_stop: Callable[[], None],
     ):
         """Takes what a train run is made of.
 
         Args:
-            stream: The training call.
-            tick: What its random draws depend on, None where they depend on nothing.
+            compiled: The graph, with a training call.
             summary_op: Its merged summaries, None where it has none.
             position: Where training is; moved.
             config: Cadences of summaries and logs.
@@ -86,14 +110,20 @@ class Training:
             restart: Whether the data starts again when it ends.
             writer: Who is told.
             clock: Seconds, monotonic.
+            cadences: Which runs the hooks of the session have to see.
+            request_stop: Asks the session to stop, as one of its hooks would.
         """
+        stream = compiled.train
+        assert stream is not None
         spec = stream.spec
+        self._global_step = compiled.global_step
         self._input = stream.input
+        self._size = stream.input.sizes.get(TRAIN)
+        self._fused = stream.fused
         self._metrics = stream.metrics
-        self._tick = tick
-        update = [] if stream.metrics is None else [stream.metrics.update]
+        self._tick = compiled.draws.tick
         self._fetches = {
-            'train_op': [spec.train_op, *update],
+            'train_op': [spec.train_op, *stream.updates],
             'loss': spec.loss,
             'step': stream.step_after,
             'examples': stream.input.examples,
@@ -106,6 +136,9 @@ class Training:
         self._restart = restart
         self._writer = writer
         self._clock = clock
+        self._cadences = cadences
+        self._request_stop = request_stop
+        self._pace = Pace(clock, first=1)
         self._summaries = _Cadence(config.save_summary_steps, config.save_summary_secs, clock, at_first=True)
         self._lines = _Cadence(config.log_step_count_steps, config.log_step_count_secs, clock)
         self._period = _Period()
@@ -127,14 +160,16 @@ class Training:
             ConfigurationError: There is no batch at all.
         """
         start, first, examples, epochs = self._clock(), self._position.step, 0, self._position.epochs
-        if self._input.size == 0:
+        if self._size == 0:
             raise _no_batch()
         while self._position.step < target:
-            values = self._run(session)
-            if values is None:
+            before = self._position.step
+            made = self._next(session, target)
+            if made is None:
                 break
-            examples += int(values['examples'])
-            self._tell(session, values, self._clock() - start)
+            examples += made.examples
+            self._period.steps += made.step - before
+            self._tell(session, made, self._clock() - start)
             if self._is_at_an_end(epochs) or session.should_stop() or pause():
                 break
         secs = self._clock() - start
@@ -144,14 +179,12 @@ class Training:
     def _is_at_an_end(self, epochs: int) -> bool:
         return self._position.exhausted or self._position.epochs > epochs
 
-    def _run(self, session: v1.train.SingularMonitoredSession) -> dict[str, Any] | None:
-        """Makes one train run and returns what it fetched, None where there is nothing to go on with."""
-        position = self._position
-        # Nobody knows how far a run will move the step: as far as the one before, and by 1 at least.
-        expected = position.step + max(position.step - position.previous_step, 1)
-        summary = self._summary if self._summaries.due(position.step, expected) else {}
+    def _next(self, session: v1.train.SingularMonitoredSession, target: int) -> _Made | None:
+        """Makes train runs and moves the position; returns None where there is nothing to go on with."""
+        start = self._clock()
+        many = self._many(target)
         try:
-            values = session.run({**self._fetches, **summary}, feed_dict=self._feeds())
+            made = self._fused_run(session, many) if many > 1 else self._run(session)
         except tf.errors.OutOfRangeError as error:
             if not self._input.ended(error):
                 raise ends.unnamed_end(error, 'training') from error
@@ -161,20 +194,84 @@ class Training:
             if not self._input.is_empty(error):
                 raise
             raise _no_batch() from error
-        position.previous_step, position.step = position.step, int(values['step'])
-        position.runs += 1
-        position.elements += 1
-        self._runs_here += 1
-        position.loss = float(values['loss'])
-        self._check(position)
-        if self._is_last(values):
+        self._pace.measured(made.runs, start)
+        self._advance(made)
+        self._check(self._position)
+        if self._is_last(made):
             self._end_of_data()
-        return None if position.not_finite else values
+        return None if self._position.not_finite else made
 
-    def _is_last(self, values: dict[str, Any]) -> bool:
-        """Whether the batch of a run was the last of its epoch."""
-        size = self._input.size
-        return bool(values.get('last', False)) if size is None else self._position.elements % size == 0
+    def _many(self, target: int) -> int:
+        """Returns how many runs can be made in one: none of them but the last is told of, or seen by a hook."""
+        if self._fused is None:
+            return 1
+        step, size = self._position.step, self._size
+        # A run that fetches summaries is not one of those: its ops are others.
+        until_summary = self._summaries.left(step) - (1 if self._summary else 0)
+        many = min(target - step, self._pace.fits, self._lines.left(step), until_summary)
+        if size is not None:
+            many = min(many, size - self._position.elements % size)
+        return self._cadences.quiet(step, many) if many > 1 else 1
+
+    def _run(self, session: v1.train.SingularMonitoredSession) -> _Made:
+        """Makes one train run, which all hooks see."""
+        position = self._position
+        # Nobody knows how far a run will move the step: as far as the one before, and by 1 at least.
+        expected = position.step + max(position.step - position.previous_step, 1)
+        summary = self._summary if self._summaries.due(position.step, expected) else {}
+        values = session.run({**self._fetches, **summary}, feed_dict=self._feeds())
+        return _Made(
+            runs=1,
+            step=int(values['step']),
+            loss=float(values['loss']),
+            examples=int(values['examples']),
+            last=bool(values.get('last', False)),
+            summary=values.get('summary', b''),
+        )
+
+    def _fused_run(self, session: v1.train.SingularMonitoredSession, many: int) -> _Made:
+        """Makes up to so many train runs in one, which no hook sees."""
+        fused, raw = self._fused, session.raw_session()
+        assert fused is not None
+        fetches = {'runs': fused.runs, 'step': fused.step, 'examples': fused.examples, 'losses': fused.losses}
+        feeds = {fused.limit: many, fused.start: self._position.runs}
+        with self._place_kept(raw), ends.explained(raw.graph):
+            values = raw.run({**fetches, 'last': fused.last}, feed_dict=feeds)
+        losses = [float(loss) for loss in values['losses'][-2:]]
+        made = _Made(
+            int(values['runs']), int(values['step']), losses[-1], int(values['examples']), bool(values['last'])
+        )
+        self._cadences.skipped(made.runs)
+        if math.isfinite(made.loss):
+            return made
+        if made.runs > 1:  # a hook that raises for the last run leaves the position before it
+            self._advance(_Made(made.runs - 1, made.step - 1, losses[0], 0))
+        if self._cadences.saw_loss(raw, made.loss):
+            self._request_stop()
+        return dataclasses.replace(made, runs=1)
+
+    @contextlib.contextmanager
+    def _place_kept(self, session: v1.Session) -> Iterator[None]:
+        """Takes note of the steps that were made before one failed."""
+        try:
+            yield
+        except tf.errors.OpError:
+            with contextlib.suppress(tf.errors.OpError):
+                self._position.step = int(session.run(self._global_step))
+            raise
+
+    def _advance(self, made: _Made) -> None:
+        position = self._position
+        position.previous_step = position.step if made.runs == 1 else made.step - 1
+        position.step = made.step
+        position.runs += made.runs
+        position.elements += made.runs
+        position.loss = made.loss
+        self._runs_here += made.runs
+
+    def _is_last(self, made: _Made) -> bool:
+        """Whether the batch of the newest run was the last of its epoch."""
+        return made.last if self._size is None else self._position.elements % self._size == 0
 
     def _feeds(self) -> dict[tf.Tensor, int] | None:
         """Returns what draws depend on: the number of this run, which is another one in every run."""
@@ -221,12 +318,11 @@ class Training:
             'values already, remove its record from `commits/` to go on from the one before.'
         )
 
-    def _tell(self, session: v1.train.SingularMonitoredSession, values: dict[str, Any], phase_secs: float) -> None:
-        step, before, loss = self._position.step, self._position.previous_step, float(values['loss'])
+    def _tell(self, session: v1.train.SingularMonitoredSession, made: _Made, phase_secs: float) -> None:
+        step, before, loss = made.step, self._position.previous_step, made.loss
         if self._summaries.due(before, step):
             self._summaries.done()
-            self._writer.write_summary(SummaryRow(step, loss, values.get('summary', b'')))
-        self._period.steps += step - before
+            self._writer.write_summary(SummaryRow(step, loss, made.summary))
         if self._lines.due(before, step):
             self._lines.done()
             self._position.metrics = self._period_metrics(session)
@@ -269,6 +365,14 @@ class _Cadence:
         if self._secs is not None:
             return self._clock() - self._done_at >= self._secs
         return self._steps is not None and crossed(before, after, self._steps)
+
+    def left(self, step: int) -> int:
+        """Returns how many steps there are until it is time, the one that it is time for among them."""
+        if self._at_first and step == 0:
+            return 1
+        if self._secs is not None:
+            return 1 if self.due(step, step + 1) else _NEVER
+        return _NEVER if self._steps is None else self._steps - step % self._steps
 
     def done(self) -> None:
         """Begins the next period."""

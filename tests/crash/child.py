@@ -1,6 +1,6 @@
 """A run that is killed at a chosen point: digits with dropout, batch normalization and a random parallel map.
 
-    python child.py MODEL_DIR [POINT NUMBER]
+    python child.py MODEL_DIR FUSE [POINT NUMBER]
 
 SIGKILL comes when the process gets to that point for the time of that number.
 """
@@ -21,7 +21,7 @@ from framework.reporting import writers
 from framework.session import commits
 
 STEPS = 90
-SECS_A_STEP = 0.02  # so that a kill from outside can come between two steps
+SECS_A_STEP, SLOW_STEPS = 0.02, 5  # so that a kill from outside can come between two steps
 
 
 def shifted(image, label):
@@ -46,14 +46,17 @@ def small_model_fn(features, labels, mode):
 
 
 class Slow(v1.train.SessionRunHook):
-    """Takes its time after every step."""
+    """Takes its time after some steps; those between may be made in one run."""
+
+    def next_wanted_step(self, global_step):
+        return global_step + SLOW_STEPS
 
     def after_run(self, run_context, run_values):
         del run_context, run_values
-        time.sleep(SECS_A_STEP)
+        time.sleep(SLOW_STEPS * SECS_A_STEP)
 
 
-def experiment(directory):
+def experiment(directory, fuse):
     """Passes every 20 steps, commits every 30, lines every 7: no two of them keep time."""
     return framework.Experiment(
         model_fn=small_model_fn,
@@ -65,7 +68,9 @@ def experiment(directory):
         model_dir=directory,
         seed=1,
         train_hooks=[Slow()],
-        run_config=framework.RunConfig(save_checkpoints_steps=30, log_step_count_steps=7, save_summary_steps=15),
+        run_config=framework.RunConfig(
+            save_checkpoints_steps=30, log_step_count_steps=7, save_summary_steps=15, fuse=fuse
+        ),
     )
 
 
@@ -130,7 +135,7 @@ def _killed_at_a_record(point, now):
 
 
 if __name__ == '__main__':
-    if len(sys.argv) > 2:
-        with killed_at(sys.argv[2], int(sys.argv[3])):
-            experiment(sys.argv[1]).train_and_evaluate()
-    sys.exit(experiment(sys.argv[1]).train_and_evaluate().exit_code)
+    if len(sys.argv) > 3:
+        with killed_at(sys.argv[3], int(sys.argv[4])):
+            experiment(*sys.argv[1:3]).train_and_evaluate()
+    sys.exit(experiment(*sys.argv[1:3]).train_and_evaluate().exit_code)

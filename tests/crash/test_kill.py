@@ -24,11 +24,11 @@ KILLS = 5
 
 
 @contextlib.contextmanager
-def _started(directory, *arguments):
+def _started(directory, fuse, *arguments):
     """A start in a process group of its own, which is gone at the end whatever happens."""
     root = pathlib.Path(__file__).parents[2]
     process = subprocess.Popen(
-        [sys.executable, str(CHILD), str(directory), *map(str, arguments)],
+        [sys.executable, str(CHILD), str(directory), fuse, *map(str, arguments)],
         env={**os.environ, 'PYTHONPATH': str(root)},
         start_new_session=True,
         stdout=subprocess.DEVNULL,
@@ -43,8 +43,8 @@ def _started(directory, *arguments):
         process.communicate()
 
 
-def _finish(directory):
-    with _started(directory) as process:
+def _finish(directory, fuse):
+    with _started(directory, fuse) as process:
         said = process.communicate(timeout=LIMIT_SECS)[1]
         assert process.returncode == 0, said[-3000:]
 
@@ -65,9 +65,9 @@ def _told(directory):
 
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-    """The directory of a run that was never interrupted."""
+    """The directory of a run that was never interrupted, each of whose steps was a run of its own."""
     directory = tmp_path_factory.mktemp('whole')
-    _finish(directory)
+    _finish(directory, 'off')
     return directory
 
 
@@ -108,18 +108,19 @@ def assert_same(directory, whole):
 
 
 def test_two_runs_that_nobody_interrupts_are_the_same(whole, tmp_path):
-    _finish(tmp_path)
+    _finish(tmp_path, 'require')
     assert_same(tmp_path, whole)
     assert len(_lines(whole / 'metrics.jsonl')) == 90 // 7 + 5  # lines of training; passes at 20, 40, 60, 80, 90
 
 
 def test_a_run_that_is_killed_at_every_point_is_the_same(whole, tmp_path):
     # Each start goes on where the commits before allow, and dies at the second chance of its point: beyond a commit.
-    for point in POINTS:
-        with _started(tmp_path, point, 2) as process:
+    # Fused and not, by turns.
+    for i, point in enumerate(POINTS):
+        with _started(tmp_path, 'off' if i % 2 else 'require', point, 2) as process:
             assert process.wait(LIMIT_SECS) == -signal.SIGKILL, process.stderr.read()[-3000:]
         assert _is_beyond_its_commits(tmp_path), point
-    _finish(tmp_path)
+    _finish(tmp_path, 'off')
     assert_same(tmp_path, whole)
 
 
@@ -127,7 +128,7 @@ def test_a_run_that_is_killed_at_random_is_the_same(whole, tmp_path):
     generator = random.Random(0)
     kills = 0
     for _ in range(3 * KILLS):
-        with _started(tmp_path) as process:
+        with _started(tmp_path, 'require') as process:
             end = time.monotonic() + LIMIT_SECS
             told = _told(tmp_path)
             while not (_is_beyond_its_commits(tmp_path) and _told(tmp_path) != told):
@@ -143,12 +144,12 @@ def test_a_run_that_is_killed_at_random_is_the_same(whole, tmp_path):
         if kills == KILLS:
             break
     assert kills >= 3, 'the run ended before it could be killed'
-    _finish(tmp_path)
+    _finish(tmp_path, 'require')
     assert_same(tmp_path, whole)
 
 
 def test_a_second_process_in_the_directory_is_refused_at_once_and_told_of_the_first(tmp_path):
-    with run_dir.RunDir(tmp_path).locked(), _started(tmp_path) as process:
+    with run_dir.RunDir(tmp_path).locked(), _started(tmp_path, 'auto') as process:
         said = process.communicate(timeout=LIMIT_SECS)[1]
     assert f'is in use by process {os.getpid()}' in said
 
@@ -174,10 +175,10 @@ def _fill(directory, left):
 def test_a_full_disk_is_said_and_the_same_command_goes_on_when_there_is_space(whole, small_disk):
     size = sum(path.stat().st_size for path in whole.glob('*-90.*'))
     _fill(small_disk, left=int(2.5 * size))
-    with _started(small_disk / 'run') as process:
+    with _started(small_disk / 'run', 'require') as process:
         said = process.communicate(timeout=LIMIT_SECS)[1]
     assert process.returncode == 1 and 'A disk is full' in said and 'the same command goes on' in said, said[-3000:]
     assert commits.Commits(run_dir.RunDir(small_disk / 'run')).every(), 'what was saved before is whole'
     (small_disk / 'filler').unlink()
-    _finish(small_disk / 'run')
+    _finish(small_disk / 'run', 'require')
     assert_same(small_disk / 'run', whole)

@@ -67,7 +67,7 @@ def eval_set(name: str = 'valid', examples: Any = VALID, batch: int = EVAL_BATCH
 def build(
     model_fn: Callable[..., Any], train_input_fn: Callable[..., Any] | None, sets: list[EvalSet], **settings: Any
 ) -> compiled.Compiled:
-    settings.setdefault('size_of', graphs.size_of)
+    settings.setdefault('sizes_of', graphs.sizes_of)
     return compiled.compile_graph(compiled.Model(model_fn, None, None), train_input_fn, sets, seed=1, **settings)
 
 

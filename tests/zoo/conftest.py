@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework import EstimatorSpec, EvalSet, Experiment, ModeKeys, RunConfig
+from framework import EstimatorSpec, EvalSet, Experiment, ModeKeys, RunConfig, errors
 from framework.run_config import default_session_config
 
 KEYS = v1.GraphKeys
@@ -70,12 +70,13 @@ class Zoo:
 
         return model
 
-    def check(self, make_model: Callable[[], Any], *, exact: bool = True) -> None:
-        """Asserts the three promises.
+    def check(self, make_model: Callable[[], Any], *, exact: bool = True, unfused: str | None = None) -> None:
+        """Asserts the promises: the numbers of lone graphs, and of training without evaluation, and of fused runs.
 
         Args:
             make_model: Makes the model, once for each graph.
             exact: Whether the lone EVAL graph is met to the bit, and not to 1e-6 only.
+            unfused: Why its runs can't be fused; None where they can.
         """
 
         def made() -> Callable[..., EstimatorSpec]:
@@ -90,6 +91,16 @@ class Zoo:
             assert_equal(metrics[stream], lone_metrics, exact)
             assert_equal(outputs[stream], lone_outputs, exact)
         assert values(checkpoint) == values(run(made(), self._directory / 'alone', evaluated=False)[0])
+        directory = self._directory / 'fused'
+        if unfused is not None:
+            with pytest.raises(errors.ConfigurationError, match=f'fuse.*require.*{unfused}'):
+                run(made(), directory, evaluated=True, fuse='require')
+            return
+        fused, of_fused, _ = run(made(), directory, evaluated=True, fuse='require')
+        assert values(fused) == values(checkpoint)
+        assert of_fused.keys() == metrics.keys()
+        for stream, values_of in of_fused.items():
+            assert_equal(values_of, metrics[stream], exact=True)
 
 
 @pytest.fixture
@@ -150,7 +161,7 @@ def lone_evaluations(model_fn: Any, checkpoint: str) -> dict[str, tuple[Values, 
 # The one graph
 
 
-def run(model_fn: Any, directory: pathlib.Path, *, evaluated: bool) -> tuple[str, Values, Values]:
+def run(model_fn: Any, directory: pathlib.Path, *, evaluated: bool, fuse: str = 'off') -> tuple[str, Values, Values]:
     """Returns the final checkpoint, the metrics by set, and the predictions of each set's last pass."""
     made: dict[tf.Graph, Any] = {}  # of evaluation, which may have a graph of its own
 
@@ -160,22 +171,22 @@ def run(model_fn: Any, directory: pathlib.Path, *, evaluated: bool) -> tuple[str
             made[v1.get_default_graph()] = result.predictions
         return result
 
-    hooks = {stream: Predictions(made) for stream in ('valid', 'test')}
+    hooks = {stream: [Predictions(made)] if fuse == 'off' else [] for stream in ('valid', 'test')}
     experiment = Experiment(
         model_fn=watched,
         train_input_fn=functools.partial(input_fn, 'train'),
         eval_sets=[
-            EvalSet(name=stream, input_fn=functools.partial(input_fn, stream), hooks=[hook])
-            for stream, hook in hooks.items()
+            EvalSet(name=stream, input_fn=functools.partial(input_fn, stream), hooks=hooks_of)
+            for stream, hooks_of in hooks.items()
         ],
         train_steps=STEPS,
         eval_every_steps=STEPS // 2,
         model_dir=str(directory),
         seed=SEED,
-        run_config=RunConfig(save_checkpoints_steps=STEPS, save_summary_steps=10),
+        run_config=RunConfig(save_checkpoints_steps=STEPS, save_summary_steps=10, fuse=fuse),
     )
     result = experiment.train_and_evaluate() if evaluated else experiment.train()
-    outputs = {stream: joined(hook.batches) for stream, hook in hooks.items() if evaluated}
+    outputs = {stream: joined(hook.batches) for stream, hooks_of in hooks.items() for hook in hooks_of if evaluated}
     return str(directory / f'model.ckpt-{STEPS}'), result.metrics, outputs
 
 

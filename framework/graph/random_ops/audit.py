@@ -1,7 +1,6 @@
 """What in a finished graph can't be drawn or read the same again after a resume."""
 
 import dataclasses
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ from tensorflow.core.framework import dataset_options_pb2  # TensorFlow's format
 from tensorflow.python.framework import op_def_registry  # says which ops have state; no public function does
 
 from framework.graph import movement
+from framework.graph.origin import made_at
 from framework.graph.random_ops import read_ahead
 from framework.graph.random_ops.datasets import ELEMENTS
 
@@ -24,6 +24,7 @@ _RANDOM = frozenset(
         *('FractionalAvgPool', 'FractionalMaxPool', 'NonDeterministicInts', 'Skipgram', 'WordToVec'),
     }
 )
+_STATEFUL = _RANDOM | {'CudnnRNN', 'CudnnRNNV2', 'CudnnRNNV3'}
 _LOST_ORDER = (
     'a save while the end of an epoch is read ahead loses the order of the next; let `repeat()` follow the shuffle, '
     'before the function that draws'
@@ -42,7 +43,6 @@ _TABLES = ('LookupTable', 'HashTable', 'MutableHashTable', 'MutableDenseHashTabl
 # State of Datasets that their iterators save, and ops that only look as if they had state.
 _SAVED = ('DummySeedGenerator', 'DummyMemoryCache', 'AnonymousSeedGenerator', 'AnonymousMemoryCache', 'Assert', 'Print')
 _OF_CALLERS = ('PartitionedCall', 'StatefulPartitionedCall', 'If', 'While', 'Case', 'StatelessIf', 'StatelessWhile')
-_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), '')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,14 +82,33 @@ def audit(graph: tf.Graph, roots: Iterable[tf.Operation | tf.Tensor]) -> list[Fi
     found: dict[str, Finding] = {}
     ops = list(movement.ancestors(roots))
     for op in read_ahead.lost_orders(ops):
-        found[op.name] = Finding(op.type, op.name, _LOST_ORDER, _made_at(op))
+        found[op.name] = Finding(op.type, op.name, _LOST_ORDER, made_at(op))
     for op in ops:
-        place = _made_at(op)
+        place = made_at(op)
         for finding in (*_of_node(op.node_def, '', place, False), *functions.findings(op.node_def, place)):
             found.setdefault(finding.name, finding)
         if op.type.startswith('CacheDataset') and tf.get_static_value(op.inputs[1]) != b'':
             found[op.name] = Finding(op.type, op.name, 'a killed run leaves its file locked', place)
     return sorted(found.values(), key=lambda finding: finding.name)
+
+
+def stateful_draws(graph: tf.Graph, ops: Iterable[tf.Operation]) -> list[Finding]:
+    """Returns the random ops whose state is in the session, among ops and in the functions that these call.
+
+    Args:
+        graph: The graph.
+        ops: Ops of it.
+    """
+    functions: _Functions | None = None
+    found: list[Finding] = []
+    for op in ops:
+        if op.type in _STATEFUL:
+            found.append(Finding(op.type, op.name, _NOT_KEYED, made_at(op)))
+        node = op.node_def
+        if movement.function_names(node):
+            functions = functions or _Functions(graph)
+            found += [one for one in functions.findings(node, made_at(op)) if one.op_type in _STATEFUL]
+    return found
 
 
 class _Functions:
@@ -129,7 +148,7 @@ class _Functions:
         if graph is None:
             return ''
         try:
-            return _made_at(graph.get_operation_by_name(name))
+            return made_at(graph.get_operation_by_name(name))
         except (KeyError, ValueError):
             return ''
 
@@ -175,14 +194,3 @@ def _has_state(op_type: str) -> bool:
         return False
     definition = op_def_registry.get(op_type)
     return definition is not None and definition.is_stateful
-
-
-def _made_at(op: tf.Operation) -> str:
-    """Returns the innermost line of the traceback that is neither TensorFlow's nor ours."""
-    frames = [f for f in op.traceback or () if not _is_library(f.filename)]
-    return f'{frames[-1].filename}:{frames[-1].lineno}' if frames else ''
-
-
-def _is_library(filename: str) -> bool:
-    of_tensorflow = f'{os.sep}tensorflow{os.sep}' in filename or f'{os.sep}tf_keras{os.sep}' in filename
-    return of_tensorflow or filename.startswith((_OURS, '<')) or 'site-packages' in filename

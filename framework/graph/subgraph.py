@@ -1,0 +1,157 @@
+"""A copy of what computes some fetches: the same ops on the same variables, with other inputs."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compat import v1
+
+from framework.graph import movement
+
+_NAME = 'step'
+_COPIED = re.compile(rf'{{{{node (?:\S*/)?{_NAME}/(\S+)}}}}')
+
+
+def original_of(graph: tf.Graph, error: tf.errors.OpError) -> tf.Operation | None:
+    """Returns the op whose copy raised an error, None where it was no copy.
+
+    Args:
+        graph: The graph of the subgraph.
+        error: What a run raised.
+    """
+    match = _COPIED.search(error.message)
+    try:
+        return graph.get_operation_by_name(match.group(1)) if match else None
+    except KeyError:  # it stands in a function
+        return None
+
+
+class Subgraph:
+    """What computes fetches from inputs, ready to be copied into a graph or into a function of it.
+
+    Only what the fetches depend on is in it: an op with an effect that nobody asked for would run in a copy.
+
+    Args:
+        fetches: Ops and tensors of the default graph.
+        inputs: Tensors in whose place a copy gets others; nothing that makes them is in the copy.
+    """
+
+    def __init__(self, fetches: Sequence[tf.Operation | tf.Tensor], inputs: Sequence[tf.Tensor] = ()):
+        self._graph = v1.get_default_graph()
+        self._fetches = [fetch.name for fetch in fetches]
+        self._inputs = [value.name for value in inputs]
+        self._handles: dict[str, tf.Tensor] = {}  # variables, tables, iterators: shared, not copied
+        self._used: set[str] = set()
+        self._ops = {op.name: op for op in self._walk(fetches, {value.op.name for value in inputs})}
+
+    @property
+    def ops(self) -> list[tf.Operation]:
+        """The ops that a copy holds."""
+        return list(self._ops.values())
+
+    def _walk(self, fetches: Iterable[Any], producers: set[str]) -> Iterable[tf.Operation]:
+        seen: set[str] = set()
+        stack = [getattr(fetch, 'op', fetch) for fetch in fetches]
+        inputs = set(self._inputs)
+        while stack:
+            op = stack.pop()
+            if op.name in seen:
+                continue
+            seen.add(op.name)
+            yield op
+            stack.extend(c for c in op.control_inputs if c.name not in producers and not _makes_handle(c))
+            for value in op.inputs:
+                if value.name in inputs:
+                    self._used.add(value.name)
+                elif _makes_handle(value.op):
+                    self._handles[value.name] = value
+                else:
+                    stack.append(value.op)
+
+    def definition(self) -> v1.GraphDef:
+        """Returns the ops as a GraphDef, with the functions that they call."""
+        part = v1.GraphDef(versions=self._graph.graph_def_versions)
+        fetched = {name.split(':')[0] for name in self._fetches}
+        for op in self._ops.values():
+            node = part.node.add()
+            node.CopyFrom(op.node_def)
+            node.input[:] = [i for i in node.input if not i.startswith('^') or i[1:] in self._ops]
+            self._keep_near(node)
+            if op.name in fetched:  # it is optimised less than other ops, and rounds otherwise; its copy must be, too
+                node.attr['_grappler_do_not_remove'].b = True
+        self._add_functions(part)
+        return part
+
+    def _keep_near(self, node: Any) -> None:
+        """Leaves a node near those nodes only that come along."""
+        if '_class' not in node.attr:
+            return
+        near = [place for place in node.attr['_class'].list.s if place.decode().split('@')[-1] in self._ops]
+        del node.attr['_class']
+        if near:
+            node.attr['_class'].list.s.extend(near)
+
+    def _add_functions(self, part: v1.GraphDef) -> None:
+        missing = [name for node in part.node for name in movement.function_names(node)]
+        if not missing:
+            return  # serialising the graph is dear
+        library = self._graph.as_graph_def().library
+        functions = {function.signature.name: function for function in library.function}
+        gradients = {gradient.function_name: gradient for gradient in library.gradient}
+        added: set[str] = set()
+        while missing:
+            name = missing.pop()
+            if name in added or name not in functions:
+                continue
+            added.add(name)
+            part.library.function.append(functions[name])
+            missing.extend(called for node in functions[name].node_def for called in movement.function_names(node))
+            if name in gradients:
+                part.library.gradient.append(gradients[name])
+                missing.append(gradients[name].gradient_func)
+
+    def copier(self) -> 'Copier':
+        """Returns what makes copies."""
+        return Copier(self.definition(), self._fetches, self._inputs, self._used, self._handles)
+
+
+class Copier:
+    """Makes copies of a subgraph; see `Subgraph.copier`."""
+
+    def __init__(
+        self,
+        part: v1.GraphDef,
+        fetches: Sequence[str],
+        inputs: Sequence[str],
+        used: set[str],
+        handles: Mapping[str, tf.Tensor],
+    ):
+        self._part = part
+        self._fetches = fetches
+        self._inputs = inputs
+        self._used = used
+        self._handles = handles
+
+    def __call__(self, inputs: Sequence[tf.Tensor] = ()) -> list[Any]:
+        """Copies into the default graph, and returns the copies of the fetches.
+
+        Args:
+            inputs: In the order of those of the subgraph; of the same dtypes and shapes.
+        """
+        here = v1.get_default_graph()
+        capture = getattr(here, 'capture', lambda value: value)  # a function takes what is outside as an argument
+        mapping = {name: value for name, value in zip(self._inputs, inputs, strict=True) if name in self._used}
+        mapping |= {name: capture(handle) for name, handle in self._handles.items()}
+        return tf.graph_util.import_graph_def(self._part, mapping, self._fetches, name=_NAME)
+
+
+def _makes_handle(op: tf.Operation) -> bool:
+    """Whether an op gives a resource that lasts: the handle of a variable, table or iterator."""
+    if op.type.startswith(_OF_A_RUN) or not any(value.dtype == tf.resource for value in op.outputs):
+        return False
+    return all(value.dtype != tf.resource for value in op.inputs)
+
+
+# Resources that each run makes for itself: what the gradients of loops keep, and what has no name.
+_OF_A_RUN = ('Stack', 'TensorArray', 'Anonymous')

@@ -1,0 +1,142 @@
+"""Whole experiments, step by step and fused: the same bits in every file."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.compat import v1
+
+from framework import EstimatorSpec, EvalSet, Experiment, ModeKeys, RunConfig, testing
+
+TRAIN, VALID = testing.blobs(37), testing.blobs(13, seed=1)
+
+
+def model_fn(features, labels, mode):
+    spec = testing.linear_model_fn(tf.nn.dropout(features, rate=0.2), labels, mode)
+    count = v1.metrics.mean(tf.constant(3.0), weights=2.0)
+    metrics = {'accuracy': v1.metrics.accuracy(labels, labels), 'of_no_batch': count, 'batches': _batches()}
+    if mode == ModeKeys.TRAIN:
+        v1.summary.scalar('norm', tf.norm(features))
+    return spec._replace(eval_metric_ops=metrics)
+
+
+def _batches():
+    """How often the metrics were updated."""
+    total = v1.get_local_variable('batches', [], tf.int64, tf.zeros_initializer(), use_resource=True)
+    return total.read_value(), total.assign_add(1)
+
+
+def input_fn(unknown):
+    def of_mode(mode):
+        dataset = tf.data.Dataset.from_tensor_slices(TRAIN if mode == ModeKeys.TRAIN else VALID)
+        dataset = dataset.shuffle(37) if mode == ModeKeys.TRAIN else dataset
+        return (dataset.filter(lambda *_: True) if unknown else dataset).batch(5)
+
+    return of_mode
+
+
+class Watching(v1.train.SessionRunHook):
+    """Makes passes batch by batch."""
+
+    def after_run(self, run_context, run_values):
+        del run_context, run_values
+
+
+def train(directory, fuse, unknown, hooks=(), **settings):
+    sets = [
+        EvalSet(name='valid', input_fn=input_fn(unknown), hooks=hooks),
+        EvalSet(name='part', input_fn=input_fn(unknown), hooks=hooks, steps=2),
+    ]
+    return Experiment(
+        model_fn=model_fn,
+        train_input_fn=input_fn(unknown),
+        eval_sets=sets,
+        train_steps=40,
+        eval_every_steps=12,
+        model_dir=str(directory),
+        seed=1,
+        on_train_end='restart',
+        run_config=RunConfig(save_checkpoints_steps=15, save_summary_steps=10, log_step_count_steps=7, fuse=fuse),
+        **settings,
+    ).train_and_evaluate()
+
+
+def _lines(path, *volatile):
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name not in volatile} for line in lines]
+
+
+def _events(directory):
+    found = []
+    for path in sorted(directory.glob('**/*tfevents*')):
+        for event in v1.train.summary_iterator(str(path)):
+            found += [
+                (path.parent.name, event.step, value.SerializeToString())
+                for value in event.summary.value
+                if value.tag != 'global_step/sec'
+            ]
+    return [(place if place.startswith('eval') else '', *rest) for place, *rest in found]
+
+
+@pytest.mark.parametrize('unknown', [False, True])
+def test_a_fused_experiment_writes_the_bits_of_one_step_by_step(tmp_path, unknown):
+    single, fused = tmp_path / 'single', tmp_path / 'fused'
+    results = train(single, 'off', unknown), train(fused, 'require', unknown)
+    assert repr(results[0].metrics) == repr(results[1].metrics)
+    arrays = [testing.checkpoint_values(str(path / 'model.ckpt-40')) for path in (single, fused)]
+    assert arrays[0].keys() == arrays[1].keys()
+    for name, value in arrays[0].items():
+        np.testing.assert_array_equal(arrays[1][name], value, err_msg=name)
+    assert _lines(fused / 'metrics.jsonl', 'time') == _lines(single / 'metrics.jsonl', 'time')
+    assert _lines(fused / 'timeline.jsonl', 'secs') == _lines(single / 'timeline.jsonl', 'secs')
+    assert _events(fused) == _events(single)
+
+
+@pytest.mark.parametrize('unknown', [False, True])
+@pytest.mark.parametrize(('fuse', 'hooks'), [('off', ()), ('off', [Watching()]), ('require', ())])
+def test_what_a_metric_takes_from_no_batch_is_taken_as_often_as_there_are_batches(tmp_path, unknown, fuse, hooks):
+    metrics = train(tmp_path, fuse, unknown, hooks).metrics
+    assert metrics['valid']['batches'] == 3
+    assert metrics['part']['batches'] == 2
+
+
+def test_an_op_that_fails_in_a_fused_run_is_named_with_its_line_and_the_step(tmp_path):
+    def failing(features, labels, mode):
+        beyond = tf.where(v1.train.get_global_step() < 9, 0, 1)
+        features = tf.gather(features, tf.range(5) + beyond, name='rows')
+        return testing.linear_model_fn(features, labels, mode)
+
+    experiment = Experiment(
+        model_fn=failing,
+        train_input_fn=testing.array_input_fn(*TRAIN, 5),
+        train_steps=40,
+        model_dir=str(tmp_path),
+        run_config=RunConfig(fuse='require'),
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        experiment.train()
+    assert [note for note in caught.value.__notes__ if '`rows` [GatherV2] was made at' in note and __file__ in note]
+    assert json.loads((tmp_path / 'result.json').read_text())['global_step'] in (9, 10)
+
+
+def test_threads_are_those_that_the_configuration_says(tmp_path):
+    seen = []
+
+    def watching(features, labels, mode):
+        spec = testing.linear_model_fn(features, labels, mode)
+
+        class Seen(v1.train.SessionRunHook):
+            def after_create_session(self, session, coord):
+                seen.append((session._config.intra_op_parallelism_threads, session._config.allow_soft_placement))
+
+        return EstimatorSpec(mode, loss=spec.loss, train_op=spec.train_op, training_hooks=[Seen()])
+
+    Experiment(
+        model_fn=watching,
+        train_input_fn=testing.array_input_fn(*TRAIN, 5),
+        train_steps=1,
+        model_dir=str(tmp_path),
+        run_config=RunConfig(intra_op_threads=1),
+    ).train()
+    assert seen == [(1, True)]
