@@ -357,6 +357,7 @@ class Experiment:
             keyed=self._level != identity.OFF,
             hooked=bool(self._train_hooks),
             fuse=self._config.fuse,
+            xla=self._config.xla,
         )
 
     # Checkpoints.

@@ -15,6 +15,7 @@ InputFn = Callable[..., Any]
 
 
 AUTO, OFF, REQUIRE = 'auto', 'off', 'require'  # whether many runs are made in one
+STEP, LOOP = 'step', 'loop'  # what XLA compiles
 
 
 class _Unset:
@@ -188,6 +189,9 @@ class RunConfig:
         inter_op_threads: Ops that run at the same time; None: as `session_config` says.
         fuse: Whether many steps, and whole passes, are made in one run of the session, with the same bits: `auto`
             (where that can be; the log says why where it can't), `off`, or `require` (an error where it can't).
+        xla: What XLA compiles of fused train runs: `step`, `loop` (all steps of a call; their batches are read before,
+            and must be of one shape) or None. Rounding and random draws are then not those of single steps, and a
+            resumed run has not the bits of an uninterrupted one.
     """
 
     model_dir: str | None = None
@@ -204,6 +208,7 @@ class RunConfig:
     intra_op_threads: int | None = None
     inter_op_threads: int | None = None
     fuse: str = AUTO
+    xla: str | None = None
 
     def __post_init__(self) -> None:
         for name in ('intra_op_threads', 'inter_op_threads'):
@@ -212,6 +217,15 @@ class RunConfig:
             raise errors.ConfigurationError(
                 f"`RunConfig.fuse` [{self.fuse!r}] must be 'auto', 'off' or 'require'. "
                 f'{errors.nearest(str(self.fuse), [AUTO, OFF, REQUIRE])}'
+            )
+        if self.xla not in (None, STEP, LOOP):
+            raise errors.ConfigurationError(
+                f"`RunConfig.xla` [{self.xla!r}] must be 'step', 'loop' or None. "
+                f'{errors.nearest(str(self.xla), [STEP, LOOP])}'
+            )
+        if self.xla is not None and self.fuse == OFF:
+            raise errors.ConfigurationError(
+                f"`RunConfig.xla` ['{self.xla}'] is for fused runs, and `RunConfig.fuse` is ['off']. Leave one out."
             )
         for cadence in _CADENCES:
             self._resolve(cadence)

@@ -22,7 +22,7 @@ from framework.session.schedule import Schedule
 _WAYS: Mapping[str, Mapping[str, Any]] = {
     'per_step': {'fuse': 'off'},
     'fused': {'fuse': 'require'},
-    'fused_xla': {'fuse': 'require', 'xla': True},
+    'fused_xla': {'fuse': 'require', 'xla': 'loop'},
 }
 _DEFAULTS = {'fuse': 'off'}  # what holds where RunConfig has no such field
 _SEED = 1

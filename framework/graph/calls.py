@@ -38,6 +38,8 @@ class FusedTraining:
         examples: int64 scalar, the examples of all batches.
         losses: `[runs]`, the loss of each.
         last: bool scalar, whether the last batch announced itself as the last of its epoch.
+        compiles_each_number: Whether each number of runs is a program that XLA compiles, in which a loss that is not
+            finite ends nothing.
     """
 
     limit: tf.Tensor
@@ -47,6 +49,7 @@ class FusedTraining:
     examples: tf.Tensor
     losses: tf.Tensor
     last: tf.Tensor
+    compiles_each_number: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

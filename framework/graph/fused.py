@@ -10,49 +10,39 @@ follow the other at any step.
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework.graph import movement
+from framework.graph import fusible, xla
 from framework.graph.calls import FusedPass, FusedTraining, Tower, TrainStream
-from framework.graph.random_ops import audit
-from framework.graph.streams import Input
-from framework.graph.subgraph import Copier, Subgraph
+from framework.graph.copied_step import Step
+from framework.graph.subgraph import Subgraph
+from framework.run_config import LOOP, STEP
 
 _SCOPE = 'framework/fused/'
-_SHOWN = 3  # ops that a reason names
-_NO_END = 'the end of its data is not known before it is there: let the input function return a Dataset of tensors'
-_REASONS = {
-    'QueueDequeue': 'reads a queue',
-    'QueueEnqueue': 'fills a queue',
-    'ReaderRead': 'reads a queue',
-    'Unstage': 'reads a staging area',
-    'IteratorGetNext': 'reads an iterator other than that of the input function',
-    'OneShotIterator': 'reads an iterator other than that of the input function',
-    'Placeholder': 'has to be fed',
-}
-_NO_REASON = ('PlaceholderWithDefault',)  # only hooks feed it, and a hook that may feed sees every run
 
 
-class CannotFuse(Exception):  # noqa: N818 - a way to answer, not an error
-    """Many runs can't be made in one; the arguments say why, as ends of sentences."""
-
-
-def fuse_training(train: TrainStream, tick: tf.Tensor | None, global_step: tf.Variable) -> TrainStream:
+def fuse_training(
+    train: TrainStream, tick: tf.Tensor | None, global_step: tf.Variable, way: str | None = None
+) -> TrainStream:
     """Returns the training call with what makes many runs in one, or with why that can't be.
 
     Args:
         train: The training call, in the default graph.
         tick: What random draws depend on; None where there are none that depend on it.
         global_step: The global step.
+        way: What XLA compiles: `step`, `loop` or nothing.
     """
+    make = xla.training if way == LOOP else functools.partial(_training, compiles=way == STEP)
     try:
         with _version_2(), v1.name_scope(_SCOPE):
-            return dataclasses.replace(train, fused=_training(train, tick, global_step))
-    except CannotFuse as error:
+            fusible.check_step([train.spec.train_op, *train.updates], global_step)
+            return dataclasses.replace(train, fused=make(train, tick, global_step))
+    except fusible.CannotFuse as error:
         return dataclasses.replace(train, unfused=error.args)
 
 
@@ -66,7 +56,7 @@ def fuse_pass(tower: Tower, tick: tf.Tensor | None) -> Tower:
     try:
         with _version_2(), v1.name_scope(_SCOPE):
             return dataclasses.replace(tower, fused=_pass(tower, tick))
-    except CannotFuse as error:
+    except fusible.CannotFuse as error:
         return dataclasses.replace(tower, unfused=error.args)
 
 
@@ -82,10 +72,9 @@ def _version_2() -> Iterator[None]:
             v1.disable_control_flow_v2()
 
 
-def _training(train: TrainStream, tick: tf.Tensor | None, global_step: tf.Variable) -> FusedTraining:
-    _check_step([train.spec.train_op, *train.updates], global_step)
-    step = _Step(train.input, [train.spec.train_op, *train.updates], [train.spec.loss], tick)
-    limit, start = _fed('limit'), _fed('start')
+def _training(train: TrainStream, tick: tf.Tensor | None, global_step: tf.Variable, compiles: bool) -> FusedTraining:
+    step = (xla.Step if compiles else Step)(train.input, [train.spec.train_op, *train.updates], [train.spec.loss], tick)
+    limit, start = fusible.fed('limit'), fusible.fed('start')
 
     # Each value that a loop carries costs as much as four small ops: no more of them than there must be.
     def body(runs: tf.Tensor, goes_on: tf.Tensor, examples: tf.Tensor, losses: Any, *_: tf.Tensor) -> Any:
@@ -112,9 +101,9 @@ def _training(train: TrainStream, tick: tf.Tensor | None, global_step: tf.Variab
 
 
 def _pass(tower: Tower, tick: tf.Tensor | None) -> FusedPass:
-    step = _Step(tower.input, [tower.update], [], tick)
-    values = _checked(Subgraph(list(tower.values.values()), [] if tick is None else [tick]))
-    limit, start = _fed('limit'), _fed('start')
+    step = Step(tower.input, [tower.update], [], tick)
+    values = fusible.checked(Subgraph(list(tower.values.values()), [] if tick is None else [tick]))
+    limit, start = fusible.fed('limit'), fusible.fed('start')
 
     def body(batches: tf.Tensor, examples: tf.Tensor, *_: tf.Tensor) -> list[tf.Tensor]:
         made = step(start + batches)
@@ -134,65 +123,9 @@ def _pass(tower: Tower, tick: tf.Tensor | None) -> FusedPass:
     return FusedPass(limit, start, batches, examples, _last_of(last), values_after)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Made:
-    """What one run in a loop made.
-
-    Attributes:
-        one: int64 scalar, 1. What the loop carries must follow from all that a run does, and so from this: anything
-            else would be left out of the loop.
-        examples: int64 scalar.
-        last: bool scalar, whether the batch was the last; nothing where it says nothing of that.
-        values: What was asked for.
-    """
-
-    one: tf.Tensor
-    examples: tf.Tensor
-    last: Sequence[tf.Tensor]
-    values: Sequence[tf.Tensor]
-
-
-class _Step:
-    """Copies what one run of the session makes."""
-
-    def __init__(
-        self,
-        batch: Input,
-        effects: Sequence[tf.Operation],
-        values: Sequence[tf.Tensor],
-        tick: tf.Tensor | None,
-    ):
-        if not batch.knows_end:
-            raise CannotFuse(_NO_END)
-        self._last = [] if batch.last is None else [batch.last]
-        self._effects, self._values, self._has_tick = len(effects), len(values), tick is not None
-        part = Subgraph([*effects, *values, batch.examples, *self._last], [] if tick is None else [tick])
-        self._copy = _checked(part, batch.ends)
-
-    def __call__(self, tick: tf.Tensor) -> _Made:
-        made = self._copy([tick] if self._has_tick else [])
-        effects, values, (examples, *last) = _split(made, self._effects, self._values)
-        with tf.control_dependencies(effects):
-            one = tf.constant(1, tf.int64) + 0
-        return _Made(one, examples, last, values)
-
-    @property
-    def no_last(self) -> list[tf.Tensor]:
-        """What a loop carries of `last` before its first run."""
-        return [tf.constant(False) for _ in self._last]
-
-
 def _last_of(carried: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns whether the last batch announced itself as that, by what the loop carried of it."""
     return carried[0] if carried else tf.constant(False)
-
-
-def _split(parts: Sequence[Any], *sizes: int) -> list[Sequence[Any]]:
-    found = []
-    for size in sizes:
-        found.append(parts[:size])
-        parts = parts[size:]
-    return [*found, parts]
 
 
 def _zero() -> tf.Tensor:
@@ -201,60 +134,3 @@ def _zero() -> tf.Tensor:
 
 def _is_finite(loss: tf.Tensor) -> tf.Tensor:
     return tf.math.is_finite(loss if loss.dtype.is_floating else tf.cast(loss, tf.float32))
-
-
-def _fed(name: str) -> tf.Tensor:
-    return v1.placeholder(tf.int64, [], name)
-
-
-# What can't be copied
-
-
-def _checked(part: Subgraph, own_ends: frozenset[str] = frozenset()) -> Copier:
-    """Returns what copies a part of the graph.
-
-    Args:
-        part: The part.
-        own_ends: The ops in it that read the input function's own iterator.
-
-    Raises:
-        CannotFuse: If a copy of it would not do the same.
-    """
-    reasons: dict[str, list[str]] = {}
-    for op in part.ops:
-        reason = None if op.name in own_ends else _reason(op)
-        if reason is not None:
-            reasons.setdefault(reason, []).append(op.name)
-    sentences = [f'{_named(names)} {reason}' for reason, names in reasons.items()]
-    sentences += [str(finding) for finding in audit.stateful_draws(v1.get_default_graph(), part.ops)]
-    if sentences:
-        raise CannotFuse(*sentences)
-    return part.copier()
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = ', '.join(f'`{name}`' for name in names[:_SHOWN])
-    return f'{shown} and {len(names) - _SHOWN} more' if len(names) > _SHOWN else shown
-
-
-def _reason(op: tf.Operation) -> str | None:
-    # `_ref_dtype` differs from the dtype for a variable without a handle; no public property tells.
-    if any(value.dtype._is_ref_dtype for value in (*op.inputs, *op.outputs)):
-        return 'is of a variable without a handle: make it with `use_resource=True`'
-    if op.type in _NO_REASON:
-        return None
-    return next((reason for kind, reason in _REASONS.items() if kind in op.type), None)
-
-
-def _check_step(effects: Sequence[tf.Operation], global_step: tf.Variable) -> None:
-    """Refuses a train op that may move the global step by anything else than 1: the loop counts runs."""
-    movers = movement.writers(effects, global_step)
-    if len(movers) == 1 and movers[0].type == 'AssignAddVariableOp' and _is_one(movers[0].inputs[1]):
-        return
-    what = f'{_named([op.name for op in movers])} may move' if movers else 'nothing moves'
-    raise CannotFuse(f'{what} `global_step` by something else than 1 in each run')
-
-
-def _is_one(value: tf.Tensor) -> bool:
-    number = tf.get_static_value(value)
-    return number is not None and int(number) == 1

@@ -178,7 +178,7 @@ class Evaluation:
             feeds = {fused.limit: many, fused.start: keys.evaluation_tick(step, batches)}
             try:
                 with ends.explained(session.graph):
-                    got = session.run({**fetches, 'values': dict(fused.values)}, feed_dict=feeds)
+                    got = session.run({**fetches, 'values': dict(fused.values)}, feeds, pace.options)
             except tf.errors.OutOfRangeError as error:
                 raise ends.unnamed_end(error, f'the evaluation of `{stream}`') from error
             except tf.errors.InvalidArgumentError as error:

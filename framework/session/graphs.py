@@ -34,6 +34,7 @@ class Graphs:
         keyed: Whether random draws follow from the count of runs, and from no state of a session.
         hooked: Whether the caller has training hooks, which may do the training.
         fuse: Whether many runs are made in one: `RunConfig.fuse`.
+        xla: What of them XLA compiles: `RunConfig.xla`.
     """
 
     model: Model
@@ -46,6 +47,7 @@ class Graphs:
     keyed: bool = False
     hooked: bool = False
     fuse: str = AUTO
+    xla: str | None = None
 
     def training(
         self, train_input_fn: InputFn, sets: Mapping[str, EvalSet]
@@ -137,6 +139,7 @@ class Graphs:
                 accumulate=self.train_metrics,
                 keyed=self.keyed,
                 fuse=self.fuse != OFF,
+                xla=self.xla,
                 sizes_of=lambda of: sizes_of(of, self.session_config),
             )
         compiled.check_scaffolds(built)

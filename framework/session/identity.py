@@ -104,6 +104,23 @@ def check(found: Change, directory: str, level: str, resume: str) -> None:
         logging.warning('Changed since the start before, and going on:\n%s', text)
 
 
+def check_settings(level: str, xla: str | None) -> None:
+    """Refuses what never gives the same bits again where they are asked for.
+
+    Args:
+        level: How much is asked for.
+        xla: `RunConfig.xla`.
+
+    Raises:
+        ConfigurationError: If the two contradict each other.
+    """
+    if level == EXACT and xla is not None:
+        raise errors.ConfigurationError(
+            f"`Experiment.reproducible` is ['{EXACT}'], and what XLA compiles rounds and draws otherwise than single "
+            f"steps do: `RunConfig.xla` ['{xla}']. Leave one of them out."
+        )
+
+
 def check_audit(findings: Sequence[Finding], level: str) -> None:
     """Refuses, or tells of, what is not sure to come again to the bit after a kill.
 

@@ -1,9 +1,13 @@
-"""How many runs may be made in one: a signal, a clock and a user wait for its end."""
+"""How the next fused run is made: how many runs in one, and in which threads."""
 
 import math
 from collections.abc import Callable
 
-_SECS = 2.0  # that one run of the session may take
+from tensorflow.compat import v1
+
+from framework.session.threads import Threads
+
+_SECS = 2.0  # that one run of the session may take: a signal, a clock and a user wait for its end
 _UNKNOWN = 10  # runs in one as long as nothing was measured
 
 
@@ -18,6 +22,12 @@ class Pace:
     def __init__(self, clock: Callable[[], float], first: int = _UNKNOWN):
         self._clock = clock
         self._fits = first
+        self._threads = Threads(clock)
+
+    @property
+    def options(self) -> v1.RunOptions | None:
+        """The options of the next run of the session."""
+        return self._threads.options
 
     @property
     def fits(self) -> int:
@@ -31,6 +41,7 @@ class Pace:
             runs: How many were made in one.
             start: What the clock said before.
         """
+        self._threads.measured(runs, start)
         secs = self._clock() - start
         # The first runs are slow, and the next ones are then as many as that allows: it grows from there.
         self._fits = max(int(_SECS / secs * max(runs, 1)), 1) if secs > 0 else _MANY

@@ -76,6 +76,7 @@ class Start:
             RunError: If training failed.
         """
         directory = self.directory
+        identity.check_settings(self.level, self.run_config.xla)
         with directory.locked(), disk.named_when_full(directory.path), _failure_recorded(directory) as known:
             newest = self._resume_point()
             known.step = 0 if newest is None else newest.step

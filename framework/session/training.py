@@ -5,6 +5,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 from tensorflow.compat import v1
@@ -132,6 +133,7 @@ class Training:
         self._summary = {} if summary_op is None else {'summary': summary_op}
         self._position = position
         self._train_steps = train_steps
+        self._xla = config.xla
         self._on_nan = on_nan
         self._restart = restart
         self._writer = writer
@@ -211,7 +213,10 @@ class Training:
         many = min(target - step, self._pace.fits, self._lines.left(step), until_summary)
         if size is not None:
             many = min(many, size - self._position.elements % size)
-        return self._cadences.quiet(step, many) if many > 1 else 1
+        many = self._cadences.quiet(step, many) if many > 1 else 1
+        if many > 1 and self._fused.compiles_each_number:
+            return 1 << (many.bit_length() - 1)  # few numbers, and so few programs
+        return many
 
     def _run(self, session: v1.train.SingularMonitoredSession) -> _Made:
         """Makes one train run, which all hooks see."""
@@ -236,28 +241,45 @@ class Training:
         fetches = {'runs': fused.runs, 'step': fused.step, 'examples': fused.examples, 'losses': fused.losses}
         feeds = {fused.limit: many, fused.start: self._position.runs}
         with self._place_kept(raw), ends.explained(raw.graph):
-            values = raw.run({**fetches, 'last': fused.last}, feed_dict=feeds)
-        losses = [float(loss) for loss in values['losses'][-2:]]
+            values = raw.run({**fetches, 'last': fused.last}, feeds, self._pace.options)
         made = _Made(
-            int(values['runs']), int(values['step']), losses[-1], int(values['examples']), bool(values['last'])
+            runs=int(values['runs']),
+            step=int(values['step']),
+            loss=float(values['losses'][-1]),
+            examples=int(values['examples']),
+            last=bool(values['last']),
         )
         self._cadences.skipped(made.runs)
-        if math.isfinite(made.loss):
-            return made
-        if made.runs > 1:  # a hook that raises for the last run leaves the position before it
-            self._advance(_Made(made.runs - 1, made.step - 1, losses[0], 0))
-        if self._cadences.saw_loss(raw, made.loss):
+        bad = np.flatnonzero(~np.isfinite(np.asarray(values['losses'], np.float64)))
+        return made if bad.size == 0 else self._not_finite_run(raw, made, values['losses'], int(bad[0]))
+
+    def _not_finite_run(self, session: v1.Session, made: _Made, losses: np.ndarray, first: int) -> _Made:
+        """Moves the position to where the first loss was that is not finite, and returns what is left of the runs.
+
+        It is the last one, unless XLA compiled them all: then those behind it were made all the same.
+        """
+        goes_on = self._on_nan == 'ignore' and first < made.runs - 1
+        runs = made.runs if goes_on else first + 1
+        step = made.step - made.runs + runs
+        if runs > 1:  # a hook that raises for the last run leaves the position before it
+            self._advance(_Made(runs - 1, step - 1, float(losses[runs - 2]), 0))
+        if self._cadences.saw_loss(session, float(losses[first])):
             self._request_stop()
-        return dataclasses.replace(made, runs=1)
+        return dataclasses.replace(made, runs=1, step=step, loss=float(losses[runs - 1]))
 
     @contextlib.contextmanager
     def _place_kept(self, session: v1.Session) -> Iterator[None]:
         """Takes note of the steps that were made before one failed."""
         try:
             yield
-        except tf.errors.OpError:
+        except tf.errors.OpError as error:
             with contextlib.suppress(tf.errors.OpError):
                 self._position.step = int(session.run(self._global_step))
+            if self._xla is not None:
+                error.add_note(
+                    f"`RunConfig.xla` is ['{self._xla}']: XLA can't compile every op, and a loop needs batches of one "
+                    'shape (`drop_remainder=True`). Set it to None to see whether the fault lies there.'
+                )
             raise
 
     def _advance(self, made: _Made) -> None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.compat import v1
 
 from framework import testing
-from framework.graph import compiled, fused
+from framework.graph import compiled, fusible
 from framework.graph.random_ops import keys
 from framework.run_config import EvalSet, default_session_config
 from framework.session import graphs
@@ -260,7 +260,7 @@ def test_what_can_not_be_fused_is_named(make, reason):
 
 def test_data_whose_end_nobody_knows_is_not_fused():
     graph = built(testing.linear_model_fn, lambda mode: v1.data.make_one_shot_iterator(input_fn(mode)).get_next())
-    assert graph.train.unfused == (fused._NO_END,)
+    assert graph.train.unfused == (fusible.NO_END,)
 
 
 def test_random_ops_with_state_are_not_fused():
