@@ -1,5 +1,6 @@
 """Whole experiments, step by step and fused: the same bits in every file."""
 
+import itertools
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework import EstimatorSpec, EvalSet, Experiment, ModeKeys, RunConfig, testing
+from framework import EstimatorSpec, EvalSet, Experiment, ModeKeys, RunConfig, errors, testing
 
 TRAIN, VALID = testing.blobs(37), testing.blobs(13, seed=1)
 
@@ -140,3 +141,103 @@ def test_threads_are_those_that_the_configuration_says(tmp_path):
         run_config=RunConfig(intra_op_threads=1),
     ).train()
     assert seen == [(1, True)]
+
+
+def _evaluated(directory, input_fn, fuse, model_fn=testing.linear_model_fn, **settings):
+    return Experiment(
+        model_fn=model_fn,
+        train_input_fn=testing.array_input_fn(*TRAIN, 5),
+        eval_sets=[EvalSet(name='valid', input_fn=input_fn, **settings)],
+        train_steps=3,
+        sanity_batches=0,
+        model_dir=str(directory),
+        run_config=RunConfig(fuse=fuse),
+    )
+
+
+def test_a_value_that_does_something_is_read_once_a_pass(tmp_path):
+    seen = []
+
+    def collecting(features, labels, mode):
+        spec = testing.linear_model_fn(features, labels, mode)
+
+        def collect(batch):
+            seen.append(len(batch))
+            return np.int64(0)
+
+        def evaluate():
+            total = sum(seen)
+            seen.clear()
+            return np.int64(total)
+
+        update, value = tf.py_function(collect, [features], tf.int64), tf.py_function(evaluate, [], tf.int64)
+        return spec._replace(eval_metric_ops={'seen': (value, update)}) if mode == ModeKeys.EVAL else spec
+
+    data = testing.array_input_fn(*testing.blobs(50), 2)
+    assert _evaluated(tmp_path, data, 'require', collecting).train_and_evaluate().metrics['valid']['seen'] == 50
+
+
+def test_labels_that_are_none_may_be_of_unknown_number(tmp_path):
+    def unlabelled(features, labels, mode):
+        assert labels is None or mode == ModeKeys.TRAIN
+        return testing.linear_model_fn(features['x'] if mode == ModeKeys.EVAL else features, _ones(features), mode)
+
+    def _ones(features):
+        return tf.ones([tf.shape(features['x'] if isinstance(features, dict) else features)[0]], tf.int64)
+
+    def data():
+        dataset = tf.data.Dataset.from_tensor_slices(VALID[0]).filter(lambda _: True).batch(5)
+        return dataset.map(lambda x: ({'x': x}, None))
+
+    result = _evaluated(tmp_path, data, 'require', unlabelled).train_and_evaluate()
+    assert np.isfinite(result.metrics['valid']['loss'])
+
+
+def test_the_size_of_a_set_may_depend_on_a_variable(tmp_path):
+    def data():
+        size = v1.get_local_variable('size', [], tf.int64, tf.constant_initializer(7), use_resource=True)
+        return tf.data.Dataset.from_tensor_slices(VALID).take(size).batch(5)
+
+    result = _evaluated(tmp_path, data, 'auto').train_and_evaluate()
+    assert np.isfinite(result.metrics['valid']['loss'])
+
+
+def _spent(rows):
+    """Data that claims to have no end, and has one."""
+    left = iter(rows)
+    kinds = (tf.TensorSpec([4], tf.float32), tf.TensorSpec([], tf.int64))
+    return tf.data.Dataset.from_generator(lambda: left, output_signature=kinds).repeat()
+
+
+@pytest.mark.parametrize('fuse', ['off', 'auto'])
+def test_data_that_ends_against_its_word_ends_training(tmp_path, fuse):
+    result = Experiment(
+        model_fn=testing.linear_model_fn,
+        train_input_fn=lambda: _spent(zip(*testing.blobs(52), strict=True)).batch(4),
+        train_steps=40,
+        model_dir=str(tmp_path),
+        run_config=RunConfig(fuse=fuse),
+    ).train()
+    assert (result.status, result.global_step) == ('exhausted', 13)
+
+
+@pytest.mark.parametrize('fuse', ['off', 'auto'])
+def test_a_set_that_ends_against_its_word_is_read_to_its_end(tmp_path, fuse):
+    epochs = itertools.cycle([list(zip(*VALID, strict=True)), []])
+
+    def data():
+        kinds = (tf.TensorSpec([4], tf.float32), tf.TensorSpec([], tf.int64))
+        return tf.data.Dataset.from_generator(epochs.__next__, output_signature=kinds).repeat().batch(5)
+
+    result = _evaluated(tmp_path, data, fuse, steps=30).train_and_evaluate()
+    assert np.isfinite(result.metrics['valid']['loss'])
+    assert _lines(tmp_path / 'timeline.jsonl')[-2]['examples'] == 13
+
+
+@pytest.mark.parametrize('fuse', ['off', 'auto'])
+def test_a_set_without_a_batch_is_said(tmp_path, fuse):
+    def data():
+        return tf.data.Dataset.from_tensor_slices(VALID).filter(lambda *_: False).batch(5)
+
+    with pytest.raises(errors.ConfigurationError, match='`valid` gave no batch'):
+        _evaluated(tmp_path, data, fuse).train_and_evaluate()

@@ -34,7 +34,9 @@ def announced(dataset: tf.data.Dataset, repeat: bool) -> tf.data.Dataset:
     def value(*parts: Any) -> tf.Tensor:
         # `map` hands the parts of a tuple over one by one, and anything else as it is.
         element = parts if isinstance(structure, tuple) else parts[0]
-        return tf.raw_ops.OptionalFromValue(components=tf.nest.flatten(element, expand_composites=True))
+        components = tf.nest.flatten(element, expand_composites=True)
+        # The structure says of a None that it has no components.
+        return tf.raw_ops.OptionalFromValue(components=[part for part in components if part is not None])
 
     def with_last(before: tf.Tensor, now: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, tf.Tensor]]:
         return now, (before, tf.logical_not(_has_value(now)))

@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework.graph import fusible, xla
+from framework.graph import fusible, movement, xla
 from framework.graph.calls import FusedPass, FusedTraining, Tower, TrainStream
 from framework.graph.copied_step import Step
 from framework.graph.subgraph import Subgraph
@@ -40,7 +40,9 @@ def fuse_training(
     make = xla.training if way == LOOP else functools.partial(_training, compiles=way == STEP)
     try:
         with _version_2(), v1.name_scope(_SCOPE):
-            fusible.check_step([train.spec.train_op, *train.updates], global_step)
+            batch = train.input
+            others = [train.spec.loss, batch.examples, *([] if batch.last is None else [batch.last])]
+            fusible.check_step([train.spec.train_op, *train.updates, *others], global_step)
             return dataclasses.replace(train, fused=make(train, tick, global_step))
     except fusible.CannotFuse as error:
         return dataclasses.replace(train, unfused=error.args)
@@ -102,6 +104,9 @@ def _training(train: TrainStream, tick: tf.Tensor | None, global_step: tf.Variab
 
 def _pass(tower: Tower, tick: tf.Tensor | None) -> FusedPass:
     step = Step(tower.input, [tower.update], [], tick)
+    for name, value in tower.values.items():
+        if any(op.name in tower.input.ends for op in movement.ancestors([value])):
+            raise fusible.CannotFuse(f'the value of metric `{name}` reads the batch, and after the last there is none')
     values = fusible.checked(Subgraph(list(tower.values.values()), [] if tick is None else [tick]))
     limit, start = fusible.fed('limit'), fusible.fed('start')
 

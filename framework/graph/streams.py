@@ -14,6 +14,7 @@ from tensorflow.compat import v1
 from framework import errors, input_functions
 from framework.graph import epochs
 from framework.graph.sources import Source, scope
+from framework.graph.subgraph import original_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +59,11 @@ class Input:
 
 
 def _is_of(error: tf.errors.OpError, names: frozenset[str]) -> bool:
-    if error.op is not None:
-        return error.op.name in names
-    return any(f'{{{{node {name}}}}}' in error.message for name in names)
+    if error.op is not None and error.op.name in names:
+        return True
+    if original_name(error) in names:
+        return True
+    return error.op is None and any(f'{{{{node {name}}}}}' in error.message for name in names)
 
 
 def make_train_input(source: Source, size: int, restart: bool) -> Input:

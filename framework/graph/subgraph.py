@@ -9,8 +9,8 @@ from tensorflow.compat import v1
 
 from framework.graph import movement
 
-_NAME = 'step'
-_COPIED = re.compile(rf'{{{{node (?:\S*/)?{_NAME}/(\S+)}}}}')
+_NAME = 'copied_step'  # the scope of a copy, which no user's scope may be taken for
+_COPIED = re.compile(rf'{{{{node (?:\S*?/)?{_NAME}(?:_\d+)?/(\S+?)}}}}')
 
 
 def original_of(graph: tf.Graph, error: tf.errors.OpError) -> tf.Operation | None:
@@ -20,11 +20,17 @@ def original_of(graph: tf.Graph, error: tf.errors.OpError) -> tf.Operation | Non
         graph: The graph of the subgraph.
         error: What a run raised.
     """
-    match = _COPIED.search(error.message)
+    name = original_name(error)
     try:
-        return graph.get_operation_by_name(match.group(1)) if match else None
+        return None if name is None else graph.get_operation_by_name(name)
     except KeyError:  # it stands in a function
         return None
+
+
+def original_name(error: tf.errors.OpError) -> str | None:
+    """Returns the name of the op whose copy raised an error, None where it was no copy."""
+    match = _COPIED.search(error.message)
+    return match.group(1) if match else None
 
 
 class Subgraph:
@@ -111,9 +117,13 @@ class Subgraph:
                 part.library.gradient.append(gradients[name])
                 missing.append(gradients[name].gradient_func)
 
-    def copier(self) -> 'Copier':
-        """Returns what makes copies."""
-        return Copier(self.definition(), self._fetches, self._inputs, self._used, self._handles)
+    def copier(self, definition: v1.GraphDef) -> 'Copier':
+        """Returns what makes copies.
+
+        Args:
+            definition: What `definition` returned.
+        """
+        return Copier(definition, self._fetches, self._inputs, self._used, self._handles)
 
 
 class Copier:

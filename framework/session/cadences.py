@@ -6,7 +6,8 @@ say so as well, by a method
 
     next_wanted_step(global_step: int) -> int | None
 
-which returns the next step whose run the hook has to see, None for no more.
+which returns the next step whose run the hook has to see, None for no more. It may be shown others: all that are made
+one by one.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,18 +31,27 @@ class Cadences:
 
     def __init__(self, hooks: Sequence[Hook], loss: tf.Tensor):
         watching = [hook for hook in hooks if sees_runs(hook)]
+        twice = [
+            hook for hook in watching if watching.count(hook) > 1
+        ]  # it is called twice in a run, and may count that
         self._nan = [hook for hook in watching if type(hook) is v1.train.NanTensorHook and _watches(hook, loss)]
+        self._watched = bool(watching)
         self._quiet: list[Callable[[int, int], int]] = []
         self._counting: list[Any] = []
         self.every_step: list[Hook] = []  # those that have to see every run
         for hook in watching:
-            quiet = _quiet_steps(hook)
+            quiet = None if hook in twice else _quiet_steps(hook)
             if type(hook) is v1.train.LoggingTensorHook:
                 self._counting.append(hook)
             if quiet is not None:
                 self._quiet.append(quiet)
-            elif hook not in self._nan:
+            elif hook in twice or hook not in self._nan:
                 self.every_step.append(hook)
+
+    @property
+    def watched(self) -> bool:
+        """Whether a hook sees runs, and may change something in them."""
+        return self._watched
 
     def quiet(self, step: int, steps: int) -> int:
         """Returns how many steps no hook has to see.

@@ -1,8 +1,9 @@
 """A pass over one evaluation set, on the raw session: no training hook sees it."""
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -128,14 +129,21 @@ class Evaluation:
         foreign = frozenset() if train is None else train.input.ends
         hooked = hooks.hooked_pass(session, of_pass, tower.prefix, foreign)
         with self.guard.guarded(session, stream, of_pass, tower.variables), hooked as runs:
-            if self._is_fused(tower, stream) and not runs.should_stop:
-                batches, examples, values = self._read_fused(session, tower, stream, step)
-            else:
-                batches, examples = self._read(runs, tower, stream, self._limit(tower, stream), step)
-                values = _values(session, tower, stream)
+            batches, examples, values = self._read_set(session, runs, tower, stream, step)
             if runs.should_stop:
                 logging.warning('A hook ended the pass over `%s` after %d batches.', stream, batches)
         return PassRow(step, stream, values, batches, examples, self.clock() - start)
+
+    def _read_set(
+        self, session: v1.Session, runs: hooks.HookedRuns, tower: Tower, stream: str, step: int
+    ) -> tuple[int, int, dict[str, Any]]:
+        if self._is_fused(tower, stream) and not runs.should_stop:
+            with contextlib.suppress(tf.errors.OutOfRangeError):
+                return self._read_fused(session, tower, stream, step)
+            # The data ended before the size that it claims, and with that how many batches were read is lost.
+            self._start(session, tower, stream)
+        batches, examples = self._read(runs, tower, stream, self._limit(tower, stream), step)
+        return batches, examples, _values(session, tower, stream)
 
     def _is_fused(self, tower: Tower, stream: str) -> bool:
         """Whether many batches are read in one run: no hook has to see each, and the end is known beforehand."""
@@ -167,28 +175,39 @@ class Evaluation:
         """Reads the whole set, in one run of the session where that doesn't take too long."""
         fused = tower.fused
         assert fused is not None
-        pace = self._paces.setdefault(tower.name, Pace(self.clock))
+        pace = self._paces.setdefault(stream, Pace(self.clock))
         limit, batches, examples, told_at = self._limit(tower, stream), 0, 0, self.clock()
         fetches = {'batches': fused.batches, 'examples': fused.examples, 'last': fused.last}
         while True:
             if self.interrupted():
                 raise PassInterrupted
-            start = self.clock()
             many = pace.fits if limit is None else min(pace.fits, limit - batches)
+            # A value may do something (a Python function that clears what it collected): it is read once, at the end.
+            values = {'values': dict(fused.values)} if limit == batches + many and tower.input.last is None else {}
             feeds = {fused.limit: many, fused.start: keys.evaluation_tick(step, batches)}
-            try:
-                with ends.explained(session.graph):
-                    got = session.run({**fetches, 'values': dict(fused.values)}, feeds, pace.options)
-            except tf.errors.OutOfRangeError as error:
-                raise ends.unnamed_end(error, f'the evaluation of `{stream}`') from error
-            except tf.errors.InvalidArgumentError as error:
-                raise self._named(error, tower, stream) from error
+            start = self.clock()
+            with self._named(tower, stream), ends.explained(session.graph):
+                got = session.run({**fetches, **values}, feeds, pace.options)
             pace.measured(int(got['batches']), start)
             batches += int(got['batches'])
             examples += int(got['examples'])
             if got['last'] or batches == limit:
-                return batches, examples, got['values']
+                return batches, examples, got['values'] if values else _values(session, tower, stream)
             told_at = self._told(stream, batches, examples, told_at)
+
+    @contextlib.contextmanager
+    def _named(self, tower: Tower, stream: str) -> Iterator[None]:
+        """Names the ends of data that are not the end of the set, and a set that has no batch."""
+        try:
+            yield
+        except tf.errors.OutOfRangeError as error:
+            if tower.input.ended(error):
+                raise
+            raise ends.unnamed_end(error, f'the evaluation of `{stream}`') from error
+        except tf.errors.InvalidArgumentError as error:
+            if not tower.input.is_empty(error):
+                raise
+            raise _no_batch(stream) from error
 
     def _told(self, stream: str, batches: int, examples: int, told_at: float) -> float:
         """Says how far a pass is, if it has lasted; returns when that was done last."""
@@ -205,13 +224,10 @@ class Evaluation:
             if self.interrupted():
                 raise PassInterrupted
             try:
-                count, _, *ended = runs.run(fetches, self._feeds(step, batches))
-            except tf.errors.OutOfRangeError as error:
-                if not tower.input.ended(error):
-                    raise ends.unnamed_end(error, f'the evaluation of `{stream}`') from error
+                with self._named(tower, stream):
+                    count, _, *ended = runs.run(fetches, self._feeds(step, batches))
+            except tf.errors.OutOfRangeError:  # of data that has no known size, and can't be announced
                 break
-            except tf.errors.InvalidArgumentError as error:
-                raise self._named(error, tower, stream) from error
             last = any(ended)
             batches += 1
             examples += int(count)
@@ -219,9 +235,6 @@ class Evaluation:
         if not batches:
             raise _no_batch(stream)
         return batches, examples
-
-    def _named(self, error: tf.errors.InvalidArgumentError, tower: Tower, stream: str) -> Exception:
-        return _no_batch(stream) if tower.input.is_empty(error) else error
 
 
 def _values(session: v1.Session, tower: Tower, stream: str) -> dict[str, Any]:

@@ -173,7 +173,14 @@ def sizes_of(cardinalities: Sequence[tf.Tensor], session_config: v1.ConfigProto 
     if not cardinalities:
         return []
     with v1.Session(config=session_config or default_session_config()) as session:
-        return [int(size) for size in session.run(list(cardinalities))]
+        return [_size_of(cardinality, session) for cardinality in cardinalities]
+
+
+def _size_of(cardinality: tf.Tensor, session: v1.Session) -> int:
+    try:
+        return int(session.run(cardinality))
+    except tf.errors.OpError:  # it depends on a variable, or a table, that nobody has initialised yet
+        return int(tf.data.UNKNOWN_CARDINALITY)
 
 
 def metric_names(built: Compiled, apart: Mapping[str, DetachedEvaluation]) -> list[str]:

@@ -1,6 +1,5 @@
 """How the next fused run is made: how many runs in one, and in which threads."""
 
-import math
 from collections.abc import Callable
 
 from tensorflow.compat import v1
@@ -8,7 +7,6 @@ from tensorflow.compat import v1
 from framework.session.threads import Threads
 
 _SECS = 2.0  # that one run of the session may take: a signal, a clock and a user wait for its end
-_UNKNOWN = 10  # runs in one as long as nothing was measured
 
 
 class Pace:
@@ -16,12 +14,11 @@ class Pace:
 
     Args:
         clock: Seconds, monotonic.
-        first: How many runs are made in one as long as nothing was measured.
     """
 
-    def __init__(self, clock: Callable[[], float], first: int = _UNKNOWN):
+    def __init__(self, clock: Callable[[], float]):
         self._clock = clock
-        self._fits = first
+        self._fits = self._most = 1
         self._threads = Threads(clock)
 
     @property
@@ -43,8 +40,11 @@ class Pace:
         """
         self._threads.measured(runs, start)
         secs = self._clock() - start
-        # The first runs are slow, and the next ones are then as many as that allows: it grows from there.
-        self._fits = max(int(_SECS / secs * max(runs, 1)), 1) if secs > 0 else _MANY
+        allowed = max(int(_SECS / secs * max(runs, 1)), 1) if secs > 0 else _MANY
+        # No more than twice as many as were measured: what made a few of them fast, as data that was fetched ahead, may
+        # be over with the next.
+        self._most = min(max(self._most, runs), allowed)
+        self._fits = min(2 * self._most, allowed)
 
 
-_MANY = math.isqrt(2**62)  # far more than anybody waits for, and an integer that a graph can be fed
+_MANY = 2**30  # more than anybody waits for

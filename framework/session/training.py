@@ -140,7 +140,7 @@ class Training:
         self._clock = clock
         self._cadences = cadences
         self._request_stop = request_stop
-        self._pace = Pace(clock, first=1)
+        self._pace = Pace(clock)
         self._summaries = _Cadence(config.save_summary_steps, config.save_summary_secs, clock, at_first=True)
         self._lines = _Cadence(config.log_step_count_steps, config.log_step_count_secs, clock)
         self._period = _Period()
@@ -170,6 +170,8 @@ class Training:
             if made is None:
                 break
             examples += made.examples
+            if self._position.not_finite:
+                break
             self._period.steps += made.step - before
             self._tell(session, made, self._clock() - start)
             if self._is_at_an_end(epochs) or session.should_stop() or pause():
@@ -182,9 +184,8 @@ class Training:
         return self._position.exhausted or self._position.epochs > epochs
 
     def _next(self, session: v1.train.SingularMonitoredSession, target: int) -> _Made | None:
-        """Makes train runs and moves the position; returns None where there is nothing to go on with."""
-        start = self._clock()
-        many = self._many(target)
+        """Makes train runs and moves the position; returns None where the data has ended."""
+        many = self._many(session, target)
         try:
             made = self._fused_run(session, many) if many > 1 else self._run(session)
         except tf.errors.OutOfRangeError as error:
@@ -196,14 +197,13 @@ class Training:
             if not self._input.is_empty(error):
                 raise
             raise _no_batch() from error
-        self._pace.measured(made.runs, start)
         self._advance(made)
         self._check(self._position)
         if self._is_last(made):
             self._end_of_data()
-        return None if self._position.not_finite else made
+        return made
 
-    def _many(self, target: int) -> int:
+    def _many(self, session: v1.train.SingularMonitoredSession, target: int) -> int:
         """Returns how many runs can be made in one: none of them but the last is told of, or seen by a hook."""
         if self._fused is None:
             return 1
@@ -214,9 +214,16 @@ class Training:
         if size is not None:
             many = min(many, size - self._position.elements % size)
         many = self._cadences.quiet(step, many) if many > 1 else 1
+        if many > 1 and self._was_moved(session):
+            return 1
         if many > 1 and self._fused.compiles_each_number:
             return 1 << (many.bit_length() - 1)  # few numbers, and so few programs
         return many
+
+    def _was_moved(self, session: v1.train.SingularMonitoredSession) -> bool:
+        """Whether a hook has moved the global step: a single run finds out to where."""
+        watched = self._cadences.watched
+        return watched and int(session.raw_session().run(self._global_step)) != self._position.step
 
     def _run(self, session: v1.train.SingularMonitoredSession) -> _Made:
         """Makes one train run, which all hooks see."""
@@ -224,7 +231,10 @@ class Training:
         # Nobody knows how far a run will move the step: as far as the one before, and by 1 at least.
         expected = position.step + max(position.step - position.previous_step, 1)
         summary = self._summary if self._summaries.due(position.step, expected) else {}
+        start = self._clock()
         values = session.run({**self._fetches, **summary}, feed_dict=self._feeds())
+        if self._pace.fits == 1:
+            self._pace.measured(1, start)
         return _Made(
             runs=1,
             step=int(values['step']),
@@ -241,7 +251,9 @@ class Training:
         fetches = {'runs': fused.runs, 'step': fused.step, 'examples': fused.examples, 'losses': fused.losses}
         feeds = {fused.limit: many, fused.start: self._position.runs}
         with self._place_kept(raw), ends.explained(raw.graph):
+            start = self._clock()
             values = raw.run({**fetches, 'last': fused.last}, feeds, self._pace.options)
+            self._pace.measured(int(values['runs']), start)
         made = _Made(
             runs=int(values['runs']),
             step=int(values['step']),
@@ -250,6 +262,11 @@ class Training:
             last=bool(values['last']),
         )
         self._cadences.skipped(made.runs)
+        if made.step != self._position.step + made.runs:
+            raise errors.RunError(
+                f'`global_step` moved from {self._position.step} to {made.step} in {made.runs} runs, and where many '
+                "are made in one each has to move it by 1. Set `RunConfig.fuse` to 'off'."
+            )
         bad = np.flatnonzero(~np.isfinite(np.asarray(values['losses'], np.float64)))
         return made if bad.size == 0 else self._not_finite_run(raw, made, values['losses'], int(bad[0]))
 
@@ -269,12 +286,16 @@ class Training:
 
     @contextlib.contextmanager
     def _place_kept(self, session: v1.Session) -> Iterator[None]:
-        """Takes note of the steps that were made before one failed."""
+        """Takes note of the runs that were made before one failed, or before the data ended."""
         try:
             yield
         except tf.errors.OpError as error:
+            position = self._position
             with contextlib.suppress(tf.errors.OpError):
-                self._position.step = int(session.run(self._global_step))
+                runs = int(session.run(self._global_step)) - position.step
+                position.step, position.runs = position.step + runs, position.runs + runs
+                position.elements += runs
+                position.previous_step = position.step - 1 if runs else position.previous_step
             if self._xla is not None:
                 error.add_note(
                     f"`RunConfig.xla` is ['{self._xla}']: XLA can't compile every op, and a loop needs batches of one "

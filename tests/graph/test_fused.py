@@ -48,6 +48,15 @@ def built(model_fn=model_fn, input_fn=input_fn, **settings):
     return compiled.compile_graph(compiled.Model(model_fn, None, None), input_fn, sets, seed=1, fuse=True, **settings)
 
 
+@pytest.fixture(scope='module')
+def graph():
+    return built()
+
+
+def light_model_fn(features, labels, mode):
+    return testing.linear_model_fn(tf.nn.dropout(features, rate=0.5), labels, mode)
+
+
 class Runs:
     """Makes train runs and passes, each way, in one session."""
 
@@ -105,7 +114,8 @@ class Runs:
     def everything(self):
         with self.graph.graph.as_default():
             variables = [*v1.global_variables(), *v1.local_variables()]
-        return {v.name: self.session.run(v).tobytes() for v in variables}
+        values = self.session.run({v.name: v for v in variables})
+        return {name: value.tobytes() for name, value in values.items()}
 
 
 def assert_same(one, other):
@@ -113,8 +123,7 @@ def assert_same(one, other):
         np.testing.assert_array_equal(a, b)
 
 
-def test_fused_runs_have_the_bits_of_single_runs_with_random_switches_between_them():
-    graph = built()
+def test_fused_runs_have_the_bits_of_single_runs_with_random_switches_between_them(graph):
     assert not graph.train.unfused and not graph.towers[0].unfused
     single, mixed, generator = Runs(graph), Runs(graph), random.Random(1)
     ways = [mixed.fuse, mixed.step, mixed.fuse, mixed.step, mixed.fuse]  # five switches, to and from passes
@@ -127,9 +136,8 @@ def test_fused_runs_have_the_bits_of_single_runs_with_random_switches_between_th
         assert mixed.everything() == single.everything()
 
 
-def test_a_fused_run_is_upstream_of_nothing_but_what_it_gives():
-    # A run that only asks for the count makes all the steps all the same.
-    graph = built()
+def test_the_count_of_runs_is_asked_for_alone_and_all_of_each_run_is_made(graph):
+    # A loop leaves out what nothing that is asked for depends on, and is fast, and wrong.
     single, other = Runs(graph), Runs(graph)
     single.step(7)
     many = graph.train.fused
@@ -138,7 +146,7 @@ def test_a_fused_run_is_upstream_of_nothing_but_what_it_gives():
 
 
 def test_data_that_announces_its_end_ends_a_fused_run():
-    graph = built(input_fn=lambda mode: input_fn(ModeKeys.EVAL).filter(lambda *_: True))
+    graph = built(light_model_fn, lambda mode: input_fn(ModeKeys.EVAL).filter(lambda *_: True))
     single, other = Runs(graph), Runs(graph)
     expected = single.step(4)
     assert_same(other.fuse(3), [expected[0][:3], 48])
@@ -151,7 +159,7 @@ def test_data_that_announces_its_end_ends_a_fused_run():
 
 def test_a_loss_that_is_not_finite_ends_a_fused_run():
     def broken(features, labels, mode):
-        spec = model_fn(features, labels, mode)
+        spec = light_model_fn(features, labels, mode)
         if mode == ModeKeys.EVAL:
             return spec
         step = v1.train.get_global_step()
@@ -170,7 +178,7 @@ def test_a_run_that_fails_leaves_the_steps_before_it():
     def broken(features, labels, mode):
         step = tf.identity(v1.train.get_global_step())
         with tf.control_dependencies([tf.debugging.assert_less(step, np.int64(6), message='the seventh')]):
-            return model_fn(tf.identity(features), labels, mode)
+            return light_model_fn(tf.identity(features), labels, mode)
 
     graph = built(broken)
     single, other = Runs(graph), Runs(graph)
@@ -181,8 +189,7 @@ def test_a_run_that_fails_leaves_the_steps_before_it():
     assert other.everything() == single.everything()
 
 
-def test_the_metrics_of_training_are_accumulated_in_a_fused_run():
-    graph = built()
+def test_the_metrics_of_training_are_accumulated_in_a_fused_run(graph):
     single, other = Runs(graph), Runs(graph)
     single.step(9)
     other.fuse(9)
@@ -213,6 +220,32 @@ def _ref_variable():
 def _raw_random_op():
     drawn = tf.raw_ops.RandomStandardNormal(shape=tf.constant([], tf.int32), dtype=tf.float32)
     return v1.assign(v1.get_local_variable('drawn', [], use_resource=True), drawn)
+
+
+def _step_in_a_loop_of_version_1():
+    step = v1.train.get_global_step()
+    v1.disable_control_flow_v2()
+    try:
+        body = lambda i: (tf.group(step.assign_add(1)), i + 1)  # noqa: E731
+        return tf.nest.flatten(tf.while_loop(lambda i: i < 3, lambda i: _after(body, i), [tf.constant(0)]))[0].op
+    finally:
+        v1.enable_control_flow_v2()
+
+
+def _after(body, i):
+    moved, following = body(i)
+    with tf.control_dependencies([moved]):
+        return tf.identity(following)
+
+
+def _record_input():
+    records = tf.raw_ops.RecordInput(file_pattern=__file__, batch_size=1)
+    return tf.group(records)
+
+
+def _queue_in_a_branch():
+    queue = tf.queue.FIFOQueue(10, tf.float32, [])
+    return tf.cond(v1.train.get_global_step() < 3, lambda: tf.group(queue.enqueue(1.0)).name, lambda: '').op
 
 
 def _random_op_in_a_function():
@@ -247,6 +280,9 @@ def _perhaps_one_more_step():
         (_random_op_in_a_function, 'a random op that is not keyed'),
         (_second_stream, '`IteratorGetNext` reads an iterator other than that of the input function'),
         (_queue, 'fills a queue'),
+        (_queue_in_a_branch, 'fills a queue'),
+        (_record_input, '`RecordInput` has state that a copy would not share'),
+        (_step_in_a_loop_of_version_1, 'may move `global_step` by something else than 1'),
         (_one_more_step, 'may move `global_step` by something else than 1'),
         (_perhaps_one_more_step, 'may move `global_step` by something else than 1'),
     ],
@@ -256,6 +292,27 @@ def test_what_can_not_be_fused_is_named(make, reason):
     assert graph.train.fused is None
     assert any(reason in told for told in graph.train.unfused), graph.train.unfused
     assert graph.towers[0].fused is not None
+
+
+def test_a_step_that_the_loss_moves_is_named():
+    def moved_by_the_loss(features, labels, mode):
+        spec = testing.linear_model_fn(features, labels, mode)
+        if mode == ModeKeys.EVAL:
+            return spec
+        with tf.control_dependencies([v1.assign_add(v1.train.get_global_step(), 4)]):
+            return spec._replace(loss=tf.identity(spec.loss))
+
+    graph = built(moved_by_the_loss)
+    assert 'may move `global_step` by something else than 1' in ' '.join(graph.train.unfused)
+
+
+def test_a_metric_whose_value_reads_the_batch_is_named():
+    def of_the_batch(features, labels, mode):
+        spec = testing.linear_model_fn(features, labels, mode)
+        return spec._replace(eval_metric_ops={'mean': (tf.reduce_mean(features), tf.no_op())})
+
+    graph = built(of_the_batch, accumulate=False)
+    assert graph.towers[0].unfused == ('the value of metric `mean` reads the batch, and after the last there is none',)
 
 
 def test_data_whose_end_nobody_knows_is_not_fused():

@@ -24,7 +24,7 @@ _RANDOM = frozenset(
         *('FractionalAvgPool', 'FractionalMaxPool', 'NonDeterministicInts', 'Skipgram', 'WordToVec'),
     }
 )
-_STATEFUL = _RANDOM | {'CudnnRNN', 'CudnnRNNV2', 'CudnnRNNV3'}
+STATEFUL = _RANDOM | {'CudnnRNN', 'CudnnRNNV2', 'CudnnRNNV3'}
 _LOST_ORDER = (
     'a save while the end of an epoch is read ahead loses the order of the next; let `repeat()` follow the shuffle, '
     'before the function that draws'
@@ -102,12 +102,12 @@ def stateful_draws(graph: tf.Graph, ops: Iterable[tf.Operation]) -> list[Finding
     functions: _Functions | None = None
     found: list[Finding] = []
     for op in ops:
-        if op.type in _STATEFUL:
+        if op.type in STATEFUL:
             found.append(Finding(op.type, op.name, _NOT_KEYED, made_at(op)))
         node = op.node_def
         if movement.function_names(node):
             functions = functions or _Functions(graph)
-            found += [one for one in functions.findings(node, made_at(op)) if one.op_type in _STATEFUL]
+            found += [one for one in functions.findings(node, made_at(op)) if one.op_type in STATEFUL]
     return found
 
 
