@@ -187,6 +187,8 @@ class RunConfig:
         intra_op_threads: Threads that share the work of one op, for all sessions of the process; None: as
             `session_config` says, which by default is one a core. With 1, small ops wait for no other thread.
         inter_op_threads: Ops that run at the same time; None: as `session_config` says.
+        autotune_evaluation: Whether TensorFlow tunes the pipelines of evaluation sets that say nothing of it in their
+            options. Starting a pass then waits for the thread that tunes.
         fuse: Whether many steps, and whole passes, are made in one run of the session, with the same bits: `auto`
             (where that can be; the log says why where it can't), `off`, or `require` (an error where it can't).
         xla: What XLA compiles of fused train runs: `step`, `loop` (all steps of a call; their batches are read before,
@@ -207,12 +209,17 @@ class RunConfig:
     log_step_count_secs: float | None = _UNSET
     intra_op_threads: int | None = None
     inter_op_threads: int | None = None
+    autotune_evaluation: bool = False
     fuse: str = AUTO
     xla: str | None = None
 
     def __post_init__(self) -> None:
         for name in ('intra_op_threads', 'inter_op_threads'):
             positive(f'RunConfig.{name}', getattr(self, name))
+        if not isinstance(self.autotune_evaluation, bool):
+            raise errors.ConfigurationTypeError(
+                f'`RunConfig.autotune_evaluation` [{self.autotune_evaluation!r}] must be True or False.'
+            )
         if self.fuse not in (AUTO, OFF, REQUIRE):
             raise errors.ConfigurationError(
                 f"`RunConfig.fuse` [{self.fuse!r}] must be 'auto', 'off' or 'require'. "

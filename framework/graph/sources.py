@@ -89,7 +89,8 @@ def _source(input_fn: Callable[..., Any], stream: str, mode: str, params: Any, c
         made = graph.get_operations()[before:]
         taken = collections.take(graph)
         if isinstance(result, tf.data.Dataset):
-            dataset = _without_autotune(result) if mode == ModeKeys.EVAL else result
+            tuned = mode != ModeKeys.EVAL or getattr(config, 'autotune_evaluation', False)
+            dataset = result if tuned else _without_autotune(result)
             size = tf.data.experimental.cardinality(dataset)
             return Source(stream, dataset, None, (), frozenset(), True, size, taken)
         ends = frozenset(op.name for op in made if op.type.startswith(_ENDING))

@@ -22,10 +22,11 @@ from framework.session.cadences import Cadences
 from framework.session.detached import DetachedEvaluation, saved_weights
 from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.followers import Followers
+from framework.session.position import Position
 from framework.session.schedule import Commit, Evaluate, Progress, Schedule, Stop, Train
 from framework.session.side_file import SideFile
 from framework.session.signals import StopSignals
-from framework.session.training import Position, Training
+from framework.session.training import Training
 from framework.warm_start import WarmStartSettings
 
 
@@ -261,16 +262,16 @@ class Loop:
         settings = self._settings
         return Training(
             self._compiled,
-            scaffold.summary_op,
-            self._position,
-            settings.config,
-            settings.schedule.train_steps,
-            settings.on_nan,
-            settings.schedule.restart,
-            self._writer,
-            self._clock,
-            self._cadences,
-            self._starts.request_stop,
+            summary_op=scaffold.summary_op,
+            position=self._position,
+            config=settings.config,
+            train_steps=settings.schedule.train_steps,
+            on_nan=settings.on_nan,
+            restart=settings.schedule.restart,
+            writer=self._writer,
+            clock=self._clock,
+            cadences=self._cadences,
+            request_stop=self._starts.request_stop,
         )
 
     # Phases

@@ -19,10 +19,10 @@ from framework.run_dir import TRAIN
 from framework.session import ends
 from framework.session.cadences import Cadences
 from framework.session.pace import Pace
-from framework.session.schedule import crossed
+from framework.session.periods import Cadence, Period
+from framework.session.position import Position
 
 _RUNS_WITHOUT_PROGRESS = 1000
-_NEVER = 2**62  # steps
 
 
 class NanLossError(errors.RunError, v1.train.NanLossDuringTrainingError):
@@ -30,35 +30,6 @@ class NanLossError(errors.RunError, v1.train.NanLossDuringTrainingError):
 
     def __str__(self) -> str:
         return str(self.args[0])  # TensorFlow's class says 'NaN loss during training.' whatever it was given
-
-
-@dataclasses.dataclass
-class Position:
-    """Where training is. It moves with every train run.
-
-    Attributes:
-        step: The global step.
-        previous_step: The global step before the newest train run; equal to `step` before any.
-        runs: Train runs from the beginning: a run may move the global step by any number, also by none.
-        loss: The loss of the newest train run of this process, None before any.
-        exhausted: Whether the training data ended.
-        epochs: How often it ended and began again.
-        epoch_start: The global step at which the running epoch began.
-        elements: How many elements of the training data were read since it began.
-        metrics: The metrics of the newest log period of this process.
-        not_finite: Whether the newest loss was not finite, and the run shall stop for that.
-    """
-
-    step: int = 0
-    previous_step: int = 0
-    runs: int = 0
-    loss: float | None = None
-    exhausted: bool = False
-    epochs: int = 0
-    epoch_start: int = 0
-    elements: int = 0
-    metrics: Metrics = dataclasses.field(default_factory=dict)
-    not_finite: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +59,7 @@ class Training:
     def __init__(
         self,
         compiled: Compiled,
+        *,
         summary_op: tf.Tensor | None,
         position: Position,
         config: RunConfig,
@@ -141,9 +113,9 @@ class Training:
         self._cadences = cadences
         self._request_stop = request_stop
         self._pace = Pace(clock)
-        self._summaries = _Cadence(config.save_summary_steps, config.save_summary_secs, clock, at_first=True)
-        self._lines = _Cadence(config.log_step_count_steps, config.log_step_count_secs, clock)
-        self._period = _Period()
+        self._summaries = Cadence(config.save_summary_steps, config.save_summary_secs, clock, at_first=True)
+        self._lines = Cadence(config.log_step_count_steps, config.log_step_count_secs, clock)
+        self._period = Period()
         self._ignored = False
         self._still_runs = 0
         self._runs_here = 0
@@ -387,55 +359,3 @@ def _no_batch() -> errors.ConfigurationError:
         '`Experiment.train_input_fn` gave no batch. Check what it reads, and whether `drop_remainder` drops its only '
         'batch.'
     )
-
-
-class _Cadence:
-    """Every so many global steps, or every so many seconds."""
-
-    def __init__(self, steps: int | None, secs: float | None, clock: Callable[[], float], at_first: bool = False):
-        self._steps = steps
-        self._secs = secs
-        self._clock = clock
-        self._at_first = at_first
-        self._done_at = clock()
-
-    def due(self, before: int, after: int) -> bool:
-        """Whether it is time in a run between these steps: the first of all perhaps, or one that ends a period."""
-        if self._steps is None and self._secs is None:
-            return False
-        if self._at_first and before == 0 and after > before:
-            return True
-        if self._secs is not None:
-            return self._clock() - self._done_at >= self._secs
-        return self._steps is not None and crossed(before, after, self._steps)
-
-    def left(self, step: int) -> int:
-        """Returns how many steps there are until it is time, the one that it is time for among them."""
-        if self._at_first and step == 0:
-            return 1
-        if self._secs is not None:
-            return 1 if self.due(step, step + 1) else _NEVER
-        return _NEVER if self._steps is None else self._steps - step % self._steps
-
-    def done(self) -> None:
-        """Begins the next period."""
-        self._done_at = self._clock()
-
-
-class _Period:
-    """Steps and seconds of training since the last line of progress; passes and commits don't count."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self._secs = 0.0  # of the phases that ended, less what the running one had when the period began
-
-    def rate(self, phase_secs: float) -> float:
-        """Returns steps per second of the period and begins the next; `phase_secs` is the running phase's age."""
-        secs = self._secs + phase_secs
-        rate = self.steps / secs if secs > 0 else 0.0
-        self.steps, self._secs = 0, -phase_secs
-        return rate
-
-    def pause(self, phase_secs: float) -> None:
-        """Ends the running phase."""
-        self._secs += phase_secs

@@ -7,7 +7,7 @@ from tensorflow.compat import v1
 
 from framework import errors
 from framework.graph import sources, streams
-from framework.run_config import EvalSet
+from framework.run_config import EvalSet, RunConfig
 from framework.spec import ModeKeys
 
 KEYS = v1.GraphKeys
@@ -82,6 +82,8 @@ def test_evaluation_is_not_autotuned_unless_the_user_chose(chosen, expected):
 
     assert eval_source(input_fn).dataset.options().autotune.enabled is expected
     assert sources.train_source(input_fn, None, None).dataset.options().autotune.enabled is chosen
+    tuned = sources.eval_source(EvalSet(input_fn=input_fn, name='tuned'), None, RunConfig(autotune_evaluation=True))
+    assert tuned.dataset.options().autotune.enabled is chosen
 
 
 # Batches
