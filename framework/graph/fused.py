@@ -107,7 +107,7 @@ def _pass(tower: Tower, tick: tf.Tensor | None) -> FusedPass:
     for name, value in tower.values.items():
         if any(op.name in tower.input.ends for op in movement.ancestors([value])):
             raise fusible.CannotFuse(f'the value of metric `{name}` reads the batch, and after the last there is none')
-    values = fusible.checked(Subgraph(list(tower.values.values()), [] if tick is None else [tick]))
+    values = fusible.checked(Subgraph(list(tower.values.values())))
     limit, start = fusible.fed('limit'), fusible.fed('start')
 
     def body(batches: tf.Tensor, examples: tf.Tensor, *_: tf.Tensor) -> list[tf.Tensor]:
@@ -123,7 +123,7 @@ def _pass(tower: Tower, tick: tf.Tensor | None) -> FusedPass:
     )
     # Copied, because the metrics' own values may be read before the loop has run.
     with tf.control_dependencies([batches]):
-        read = values([] if tick is None else [start])
+        read = values()
     values_after = dict(zip(tower.values, read, strict=True))
     return FusedPass(limit, start, batches, examples, _last_of(last), values_after)
 

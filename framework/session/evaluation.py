@@ -145,6 +145,9 @@ class Evaluation:
         batches, examples = self._read(runs, tower, stream, self._limit(tower, stream), step)
         return batches, examples, _values(session, tower, stream)
 
+    def _pace(self, stream: str) -> Pace:
+        return self._paces.setdefault(stream, Pace(self.clock))
+
     def _is_fused(self, tower: Tower, stream: str) -> bool:
         """Whether many batches are read in one run: no hook has to see each, and the end is known beforehand."""
         has_end = tower.input.last is not None or self._limit(tower, stream) is not None
@@ -156,7 +159,7 @@ class Evaluation:
     def _start(self, session: v1.Session, tower: Tower, stream: str) -> None:
         """Resets the metrics and starts the set from its beginning."""
         if tower.local_init is None:
-            session.run([tower.reset, tower.input.initializers[stream]])
+            session.run([tower.reset, tower.input.initializers[stream]], options=self._pace(stream).options)
             return
         for op in (tower.reset, tower.local_init, tower.input.initializers[stream]):
             session.run(op)
@@ -175,7 +178,7 @@ class Evaluation:
         """Reads the whole set, in one run of the session where that doesn't take too long."""
         fused = tower.fused
         assert fused is not None
-        pace = self._paces.setdefault(stream, Pace(self.clock))
+        pace = self._pace(stream)
         limit, batches, examples, told_at = self._limit(tower, stream), 0, 0, self.clock()
         fetches = {'batches': fused.batches, 'examples': fused.examples, 'last': fused.last}
         while True:
