@@ -1,7 +1,7 @@
 """The errors that a user can cause, each with the exit code of the binary."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class FrameworkError(Exception):
@@ -58,3 +58,10 @@ def missing(name: str, purpose: str, remedy: str) -> ConfigurationError:
         remedy: What to write, for example a gin binding.
     """
     return ConfigurationError(f'`{name}` is missing, and {purpose} needs it. {remedy}')
+
+
+def checked_choice(name: str, value: object, choices: Sequence[str]) -> str:
+    """Returns a setting that is one of some words; raises a `ConfigurationError` for anything else."""
+    if value not in choices:
+        raise ConfigurationError(f'`{name}` [{value!r}] is no such choice. {nearest(str(value), choices)}')
+    return str(value)

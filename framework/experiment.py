@@ -143,7 +143,7 @@ class Experiment:
         in_epochs = [f'EvalSet.every_epochs of {stream}' for stream, s in self._eval_sets.items() if s.every_epochs]
         in_epochs += ['Experiment.eval_every_epochs'] if eval_every_epochs is not None else []
         self._restart = settings.checked_epochs(on_train_end, train_epochs, in_epochs)
-        self._on_nan = None if on_nan is None else settings.checked_choice('Experiment.on_nan', on_nan, _ON_NAN)
+        self._on_nan = None if on_nan is None else errors.checked_choice('Experiment.on_nan', on_nan, _ON_NAN)
         self._train_metrics = settings.checked_bool('Experiment.train_metrics', train_metrics)
         self._warm_start = warm_start.as_settings(warm_start_from)
         self._eval_at_start = settings.checked_bool('Experiment.eval_at_start', eval_at_start)
@@ -160,8 +160,8 @@ class Experiment:
         )
         self._all_apart = settings.checked_evaluation_graph(evaluation_graph)
         self._sanity_batches = settings.checked_sanity_batches(sanity_batches)
-        self._level = settings.checked_choice('Experiment.reproducible', reproducible, identity.LEVELS)
-        self._resume = settings.checked_choice('Experiment.resume', resume, identity.RESUMES)
+        self._level = errors.checked_choice('Experiment.reproducible', reproducible, identity.LEVELS)
+        self._resume = errors.checked_choice('Experiment.resume', resume, identity.RESUMES)
         if predict_input_fn is not None:
             input_functions.check_input_fn(predict_input_fn, name='Experiment.predict_input_fn')
         self._predict_input_fn = predict_input_fn

@@ -64,10 +64,7 @@ def _metric(owner: str, name: Any, mode: Any, min_delta: Any = 0.0) -> Metric:
             f'`{owner}.metric` [{name!r}] must be the name of a set and of one of its metrics: `valid/accuracy`; for '
             'the set without a name `eval/accuracy`.'
         )
-    if mode not in _MODES:
-        raise errors.ConfigurationError(
-            f'`{owner}.mode` [{mode!r}] is no such choice. {errors.nearest(str(mode), _MODES)}'
-        )
+    errors.checked_choice(f'{owner}.mode', mode, _MODES)
     _check_number(f'{owner}.min_delta', min_delta)
     return Metric(owner, name, _direction(owner, name) if mode == 'auto' else mode, float(min_delta))
 

@@ -220,16 +220,9 @@ class RunConfig:
             raise errors.ConfigurationTypeError(
                 f'`RunConfig.autotune_evaluation` [{self.autotune_evaluation!r}] must be True or False.'
             )
-        if self.fuse not in (AUTO, OFF, REQUIRE):
-            raise errors.ConfigurationError(
-                f"`RunConfig.fuse` [{self.fuse!r}] must be 'auto', 'off' or 'require'. "
-                f'{errors.nearest(str(self.fuse), [AUTO, OFF, REQUIRE])}'
-            )
-        if self.xla not in (None, STEP, LOOP):
-            raise errors.ConfigurationError(
-                f"`RunConfig.xla` [{self.xla!r}] must be 'step', 'loop' or None. "
-                f'{errors.nearest(str(self.xla), [STEP, LOOP])}'
-            )
+        errors.checked_choice('RunConfig.fuse', self.fuse, (AUTO, OFF, REQUIRE))
+        if self.xla is not None:
+            errors.checked_choice('RunConfig.xla', self.xla, (STEP, LOOP))
         if self.xla is not None and self.fuse == OFF:
             raise errors.ConfigurationError(
                 f"`RunConfig.xla` ['{self.xla}'] is for fused runs, and `RunConfig.fuse` is ['off']. Leave one out."

@@ -88,16 +88,7 @@ def checked_seed(seed: Any) -> int | None:
 
 def checked_evaluation_graph(value: Any) -> bool:
     """Returns whether `Experiment.evaluation_graph` wants all sets apart; raises for anything but its choices."""
-    return checked_choice('Experiment.evaluation_graph', value, ('auto', 'separate')) == 'separate'
-
-
-def checked_choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """Returns a setting that is one of some words; raises a `ConfigurationError` for anything else."""
-    if value not in choices:
-        raise errors.ConfigurationError(
-            f'`{name}` [{value!r}] is no such choice. {errors.nearest(str(value), choices)}'
-        )
-    return str(value)
+    return errors.checked_choice('Experiment.evaluation_graph', value, ('auto', 'separate')) == 'separate'
 
 
 def checked_instance(name: str, value: Any, kind: type) -> Any:
@@ -128,7 +119,7 @@ def checked_epochs(on_train_end: Any, train_epochs: int | None, in_epochs: Seque
     Raises:
         ConfigurationError: For another choice, and for epochs where there are none.
     """
-    restart = checked_choice('Experiment.on_train_end', on_train_end, ('stop', 'restart')) == 'restart'
+    restart = errors.checked_choice('Experiment.on_train_end', on_train_end, ('stop', 'restart')) == 'restart'
     counted = [f'`{name}`' for name in in_epochs]
     counted += [f'`Experiment.train_epochs` [{train_epochs}]'] if train_epochs is not None else []
     if counted and not restart:

@@ -1,6 +1,9 @@
 """Tiny models and recording doubles, for the tests of experiments and of the framework itself."""
 
 import contextlib
+import json
+import os
+import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -138,3 +141,21 @@ def checkpoint_values(checkpoint: str) -> Mapping[str, np.ndarray]:
     """Returns every variable of a checkpoint by name."""
     reader = v1.train.load_checkpoint(checkpoint)
     return {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map())}
+
+
+def json_lines(path: str | os.PathLike[str], *volatile: str) -> list[dict[str, Any]]:
+    """Returns the lines of `metrics.jsonl` or `timeline.jsonl`, without these of their values."""
+    with open(path, encoding='utf-8') as file:
+        lines = [json.loads(line) for line in file]
+    return [{name: value for name, value in line.items() if name not in volatile} for line in lines]
+
+
+def event_values(directory: str | os.PathLike[str]) -> list[tuple[int, str, bytes]]:
+    """Returns step, tag and value of every event in a directory's event files, but for the rates of steps."""
+    return [
+        (event.step, value.tag, value.SerializeToString())
+        for path in sorted(pathlib.Path(directory).glob('*tfevents*'))
+        for event in v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+        if value.tag != 'global_step/sec'
+    ]

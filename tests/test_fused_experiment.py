@@ -63,23 +63,6 @@ def train(directory, fuse, unknown, hooks=(), **settings):
     ).train_and_evaluate()
 
 
-def _lines(path, *volatile):
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in volatile} for line in lines]
-
-
-def _events(directory):
-    found = []
-    for path in sorted(directory.glob('**/*tfevents*')):
-        for event in v1.train.summary_iterator(str(path)):
-            found += [
-                (path.parent.name, event.step, value.SerializeToString())
-                for value in event.summary.value
-                if value.tag != 'global_step/sec'
-            ]
-    return [(place if place.startswith('eval') else '', *rest) for place, *rest in found]
-
-
 @pytest.mark.parametrize('unknown', [False, True])
 def test_a_fused_experiment_writes_the_bits_of_one_step_by_step(tmp_path, unknown):
     single, fused = tmp_path / 'single', tmp_path / 'fused'
@@ -89,9 +72,11 @@ def test_a_fused_experiment_writes_the_bits_of_one_step_by_step(tmp_path, unknow
     assert arrays[0].keys() == arrays[1].keys()
     for name, value in arrays[0].items():
         np.testing.assert_array_equal(arrays[1][name], value, err_msg=name)
-    assert _lines(fused / 'metrics.jsonl', 'time') == _lines(single / 'metrics.jsonl', 'time')
-    assert _lines(fused / 'timeline.jsonl', 'secs') == _lines(single / 'timeline.jsonl', 'secs')
-    assert _events(fused) == _events(single)
+    assert testing.json_lines(fused / 'metrics.jsonl', 'time') == testing.json_lines(single / 'metrics.jsonl', 'time')
+    assert testing.json_lines(fused / 'timeline.jsonl', 'secs') == testing.json_lines(single / 'timeline.jsonl', 'secs')
+    for stream in ('.', 'eval_valid', 'eval_part'):
+        found = testing.event_values(fused / stream)
+        assert found and found == testing.event_values(single / stream)
 
 
 @pytest.mark.parametrize('unknown', [False, True])
@@ -231,7 +216,7 @@ def test_a_set_that_ends_against_its_word_is_read_to_its_end(tmp_path, fuse):
 
     result = _evaluated(tmp_path, data, fuse, steps=30).train_and_evaluate()
     assert np.isfinite(result.metrics['valid']['loss'])
-    assert _lines(tmp_path / 'timeline.jsonl')[-2]['examples'] == 13
+    assert testing.json_lines(tmp_path / 'timeline.jsonl')[-2]['examples'] == 13
 
 
 @pytest.mark.parametrize('fuse', ['off', 'auto'])

@@ -1,7 +1,6 @@
 """This framework: its loop, with the writers that a run has and one more, which ends the round."""
 
 import contextlib
-import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,7 +23,6 @@ _WAYS: Mapping[str, Mapping[str, Any]] = {
     'fused': {'fuse': 'require'},
     'fused_xla': {'fuse': 'require', 'xla': 'loop'},
 }
-_DEFAULTS = {'fuse': 'off'}  # what holds where RunConfig has no such field
 _SEED = 1
 _SET = 'valid'
 
@@ -49,22 +47,14 @@ def run_config(way: str, steps: int, saves: bool = False) -> RunConfig:
         way: `per_step`, `fused` or `fused_xla`.
         steps: Steps a round, of which the last is told.
         saves: Whether there is a commit a round.
-
-    Raises:
-        NotImplementedError: If RunConfig has no field for that way.
     """
-    fields = _fields(RunConfig)
-    wanted = _WAYS[way]
-    missing = [name for name in wanted if name not in fields and wanted[name] != _DEFAULTS.get(name)]
-    if missing:
-        raise NotImplementedError(f'`{way}` needs fields that RunConfig has not: {", ".join(missing)}.')
-    saving: dict[str, Any] = {'save_checkpoints_steps': steps if saves else None, 'save_checkpoints_secs': None}
     return RunConfig(
-        **saving,
+        save_checkpoints_steps=steps if saves else None,
+        save_checkpoints_secs=None,
         save_summary_steps=None,
         save_summary_secs=None,
         log_step_count_steps=steps,
-        **{name: value for name, value in wanted.items() if name in fields},
+        **_WAYS[way],
     )
 
 
@@ -86,8 +76,8 @@ def run(
     """
     model = Model(networks.make_model_fn(workload, EstimatorSpec), None, config)
     eval_sets = {name: EvalSet(input_fn=_inputs(workload), name=name) for name in sets}
-    ways = {name: getattr(config, name) for name in _fields(Graphs) & _fields(RunConfig) & {'fuse', 'xla'}}
-    built, _ = Graphs(model, _SEED, train_metrics=True, keyed=True, **ways).training(_inputs(workload), eval_sets)
+    graphs = Graphs(model, _SEED, train_metrics=True, keyed=True, fuse=config.fuse, xla=config.xla)
+    built, _ = graphs.training(_inputs(workload), eval_sets)
     schedule = Schedule(
         rounds * workload.steps,
         dict.fromkeys(eval_sets, workload.steps),
@@ -101,10 +91,6 @@ def run(
             store.take_up(None)
         with contextlib.closing(writers.Writers([*_writers_of_a_run(directory), last_writer])) as writer:
             Loop(built, Evaluation(built, eval_sets), store, writer, Settings(schedule, config, seed=_SEED)).run()
-
-
-def _fields(of: type[Any]) -> set[str]:
-    return {field.name for field in dataclasses.fields(of)}
 
 
 def _inputs(workload: networks.Workload) -> Callable[..., Any]:

@@ -38,6 +38,9 @@ class Step:
         values: What it gives beside the examples of the batch.
         tick: What its random draws depend on; None where there are none that depend on it.
 
+    Attributes:
+        no_last: What a loop carries of `Made.last` before its first run.
+
     Raises:
         CannotFuse: If a copy would not do the same.
     """
@@ -51,9 +54,9 @@ class Step:
     ):
         if not batch.knows_end:
             raise fusible.CannotFuse(fusible.NO_END)
-        self._last = [] if batch.last is None else [batch.last]
+        self.no_last = no_last(batch)
         self._effects, self._values, self._has_tick = len(effects), len(values), tick is not None
-        part = Subgraph([*effects, *values, batch.examples, *self._last], [] if tick is None else [tick])
+        part = Subgraph([*effects, *values, batch.examples, *batch.announcement], [] if tick is None else [tick])
         self._copy = fusible.checked(part, batch.ends)
 
     def __call__(self, tick: tf.Tensor) -> Made:
@@ -64,14 +67,23 @@ class Step:
         """
         made = self._copy([tick] if self._has_tick else [])
         effects, values, (examples, *last) = split(made, self._effects, self._values)
-        with tf.control_dependencies(effects):
-            one = tf.constant(1, tf.int64) + 0
-        return Made(one, examples, last, values)
+        return Made(one_after(effects), examples, last, values)
 
-    @property
-    def no_last(self) -> list[tf.Tensor]:
-        """What a loop carries of `last` before its first run."""
-        return [tf.constant(False) for _ in self._last]
+
+def one_after(effects: Sequence[tf.Operation]) -> tf.Tensor:
+    """Returns an int64 1 that follows from all that a run does."""
+    with tf.control_dependencies(effects):
+        return tf.constant(1, tf.int64) + 0
+
+
+def no_last(batch: Input) -> list[tf.Tensor]:
+    """Returns what a loop carries of whether a batch is the last, before its first run."""
+    return [tf.constant(False) for _ in batch.announcement]
+
+
+def last_of(carried: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns whether the last batch announced itself as that, by what the loop carried of it."""
+    return carried[0] if carried else tf.constant(False)
 
 
 def split(parts: Sequence[Any], *sizes: int) -> list[Sequence[Any]]:

@@ -11,15 +11,15 @@ follow the other at any step.
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework.graph import fusible, movement, xla
+from framework.graph import fusible, xla
 from framework.graph.calls import FusedPass, FusedTraining, Tower, TrainStream
-from framework.graph.copied_step import Step
+from framework.graph.copied_step import Step, last_of
 from framework.graph.subgraph import Subgraph
 from framework.run_config import LOOP, STEP
 
@@ -41,7 +41,7 @@ def fuse_training(
     try:
         with _version_2(), v1.name_scope(_SCOPE):
             batch = train.input
-            others = [train.spec.loss, batch.examples, *([] if batch.last is None else [batch.last])]
+            others = [train.spec.loss, batch.examples, *batch.announcement]
             fusible.check_step([train.spec.train_op, *train.updates, *others], global_step)
             return dataclasses.replace(train, fused=make(train, tick, global_step))
     except fusible.CannotFuse as error:
@@ -99,13 +99,13 @@ def _training(train: TrainStream, tick: tf.Tensor | None, global_step: tf.Variab
     )
     with tf.control_dependencies([runs]):
         step_after = tf.identity(global_step.read_value())
-    return FusedTraining(limit, start, runs, step_after, examples, losses.stack(), _last_of(last))
+    return FusedTraining(limit, start, runs, step_after, examples, losses.stack(), last_of(last))
 
 
 def _pass(tower: Tower, tick: tf.Tensor | None) -> FusedPass:
     step = Step(tower.input, [tower.update], [], tick)
     for name, value in tower.values.items():
-        if any(op.name in tower.input.ends for op in movement.ancestors([value])):
+        if tower.input.is_read_by(value):
             raise fusible.CannotFuse(f'the value of metric `{name}` reads the batch, and after the last there is none')
     values = fusible.checked(Subgraph(list(tower.values.values())))
     limit, start = fusible.fed('limit'), fusible.fed('start')
@@ -125,12 +125,7 @@ def _pass(tower: Tower, tick: tf.Tensor | None) -> FusedPass:
     with tf.control_dependencies([batches]):
         read = values()
     values_after = dict(zip(tower.values, read, strict=True))
-    return FusedPass(limit, start, batches, examples, _last_of(last), values_after)
-
-
-def _last_of(carried: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns whether the last batch announced itself as that, by what the loop carried of it."""
-    return carried[0] if carried else tf.constant(False)
+    return FusedPass(limit, start, batches, examples, last_of(last), values_after)
 
 
 def _zero() -> tf.Tensor:

@@ -9,7 +9,7 @@ from tensorflow.python.framework import op_def_registry  # says which ops have s
 
 from framework.graph import movement
 from framework.graph.random_ops import audit
-from framework.graph.subgraph import Copier, Subgraph
+from framework.graph.subgraph import Subgraph
 
 _SHOWN = 3  # ops that a reason names
 _REF = 'is of a variable without a handle: make it with `use_resource=True`'
@@ -37,8 +37,8 @@ class CannotFuse(Exception):  # noqa: N818 - a way to answer, not an error
     """Many runs can't be made in one; the arguments say why, as ends of sentences."""
 
 
-def checked(part: Subgraph, own_ends: frozenset[str] = frozenset()) -> Copier:
-    """Returns what copies a part of the graph.
+def checked(part: Subgraph, own_ends: frozenset[str] = frozenset()) -> Subgraph:
+    """Returns a part of the graph that may be copied into a loop.
 
     Args:
         part: The part.
@@ -47,21 +47,22 @@ def checked(part: Subgraph, own_ends: frozenset[str] = frozenset()) -> Copier:
     Raises:
         CannotFuse: If a copy of it would not do the same.
     """
-    definition = part.definition()
     reasons: dict[str, list[str]] = {}
     for op in part.ops:
         # `_ref_dtype` differs from the dtype for a variable without a handle; no public property tells.
         if any(value.dtype._is_ref_dtype for value in (*op.inputs, *op.outputs)):
             reasons.setdefault(_REF, []).append(op.name)
-    for node in _nodes(definition):
+    nodes = list(_nodes(part.definition))
+    for node in nodes:
         reason = None if node.name in own_ends else _reason(node.op)
         if reason is not None:
             reasons.setdefault(reason, []).append(node.name)
     sentences = [f'{_named(names)} {reason}' for reason, names in reasons.items()]
-    sentences += [str(finding) for finding in audit.stateful_draws(v1.get_default_graph(), part.ops)]
+    if any(node.op in audit.STATEFUL for node in nodes):  # where they were made is dear to find out
+        sentences += [str(finding) for finding in audit.stateful_draws(v1.get_default_graph(), part.ops)]
     if sentences:
         raise CannotFuse(*sentences)
-    return part.copier(definition)
+    return part
 
 
 def _nodes(definition: v1.GraphDef) -> Iterator[Any]:

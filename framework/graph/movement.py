@@ -1,7 +1,7 @@
 """What running an op may change, and what it depends on."""
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,12 +24,17 @@ _HANDS_ON = frozenset({'Identity', 'Switch', 'RefSwitch', 'Enter', 'RefEnter', '
 _BRANCHES = frozenset({'If', 'StatelessIf', 'Case', 'StatelessCase'})  # their first input chooses
 
 
-def ancestors(fetches: Iterable[tf.Operation | tf.Tensor], fed: Collection[str] = ()) -> Iterator[tf.Operation]:
+def ancestors(
+    fetches: Iterable[tf.Operation | tf.Tensor],
+    fed: Collection[str] = (),
+    is_given: Callable[[tf.Operation], bool] = lambda _: False,
+) -> Iterator[tf.Operation]:
     """Yields the ops and everything that they depend on, by data or by control, each once.
 
     Args:
         fetches: Ops and tensors.
         fed: The names of tensors whose values are given, so that nothing depends on what makes them.
+        is_given: Whether all that an op makes is given; not asked of the fetches.
     """
     stack = [getattr(fetch, 'op', fetch) for fetch in fetches if not fed or fetch.name not in fed]
     seen: set[str] = set()
@@ -39,7 +44,8 @@ def ancestors(fetches: Iterable[tf.Operation | tf.Tensor], fed: Collection[str] 
             continue
         seen.add(op.name)
         yield op
-        stack.extend([*(value.op for value in op.inputs if value.name not in fed), *op.control_inputs])
+        needed = [*(value.op for value in op.inputs if value.name not in fed), *op.control_inputs]
+        stack.extend(other for other in needed if not is_given(other))
 
 
 def changed(fetches: Iterable[tf.Operation | tf.Tensor], variables: Iterable[tf.Variable]) -> list[tf.Variable]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.compat import v1
 
 from framework import errors, input_functions
-from framework.graph import epochs
+from framework.graph import epochs, movement
 from framework.graph.sources import Source, scope
 from framework.graph.subgraph import original_name
 
@@ -43,6 +43,15 @@ class Input:
     sizes: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
     last: tf.Tensor | None = None
     empties: frozenset[str] = frozenset()
+
+    @property
+    def announcement(self) -> list[tf.Tensor]:
+        """Whether the batch is the last one, where it says so; nothing where it doesn't."""
+        return [] if self.last is None else [self.last]
+
+    def is_read_by(self, value: tf.Tensor) -> bool:
+        """Whether a value depends on the batch, so that it can't be read without taking another one."""
+        return any(op.name in self.ends for op in movement.ancestors([value]))
 
     @property
     def knows_end(self) -> bool:

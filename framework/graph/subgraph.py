@@ -1,7 +1,8 @@
 """A copy of what computes some fetches: the same ops on the same variables, with other inputs."""
 
+import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -47,36 +48,22 @@ class Subgraph:
         self._graph = v1.get_default_graph()
         self._fetches = [fetch.name for fetch in fetches]
         self._inputs = [value.name for value in inputs]
-        self._handles: dict[str, tf.Tensor] = {}  # variables, tables, iterators: shared, not copied
-        self._used: set[str] = set()
-        self._ops = {op.name: op for op in self._walk(fetches, {value.op.name for value in inputs})}
+        made = {value.op.name for value in inputs}
+        walked = movement.ancestors(fetches, is_given=lambda op: op.name in made or _makes_handle(op))
+        self._ops = {op.name: op for op in walked}
+        read = [value for op in self.ops for value in op.inputs]
+        self._used = {value.name for value in read}
+        # Variables, tables, iterators: shared, not copied.
+        self._handles = {value.name: value for value in read if _makes_handle(value.op)}
 
     @property
     def ops(self) -> list[tf.Operation]:
         """The ops that a copy holds."""
         return list(self._ops.values())
 
-    def _walk(self, fetches: Iterable[Any], producers: set[str]) -> Iterable[tf.Operation]:
-        seen: set[str] = set()
-        stack = [getattr(fetch, 'op', fetch) for fetch in fetches]
-        inputs = set(self._inputs)
-        while stack:
-            op = stack.pop()
-            if op.name in seen:
-                continue
-            seen.add(op.name)
-            yield op
-            stack.extend(c for c in op.control_inputs if c.name not in producers and not _makes_handle(c))
-            for value in op.inputs:
-                if value.name in inputs:
-                    self._used.add(value.name)
-                elif _makes_handle(value.op):
-                    self._handles[value.name] = value
-                else:
-                    stack.append(value.op)
-
+    @functools.cached_property
     def definition(self) -> v1.GraphDef:
-        """Returns the ops as a GraphDef, with the functions that they call."""
+        """The ops as a GraphDef, with the functions that they call."""
         part = v1.GraphDef(versions=self._graph.graph_def_versions)
         fetched = {name.split(':')[0] for name in self._fetches}
         for op in self._ops.values():
@@ -88,6 +75,18 @@ class Subgraph:
                 node.attr['_grappler_do_not_remove'].b = True
         self._add_functions(part)
         return part
+
+    def __call__(self, inputs: Sequence[tf.Tensor] = ()) -> list[Any]:
+        """Copies into the default graph, and returns the copies of the fetches.
+
+        Args:
+            inputs: In the order of those of the subgraph; of the same dtypes and shapes.
+        """
+        here = v1.get_default_graph()
+        capture = getattr(here, 'capture', lambda value: value)  # a function takes what is outside as an argument
+        mapping = {name: value for name, value in zip(self._inputs, inputs, strict=True) if name in self._used}
+        mapping |= {name: capture(handle) for name, handle in self._handles.items()}
+        return tf.graph_util.import_graph_def(self.definition, mapping, self._fetches, name=_NAME)
 
     def _keep_near(self, node: Any) -> None:
         """Leaves a node near those nodes only that come along."""
@@ -116,44 +115,6 @@ class Subgraph:
             if name in gradients:
                 part.library.gradient.append(gradients[name])
                 missing.append(gradients[name].gradient_func)
-
-    def copier(self, definition: v1.GraphDef) -> 'Copier':
-        """Returns what makes copies.
-
-        Args:
-            definition: What `definition` returned.
-        """
-        return Copier(definition, self._fetches, self._inputs, self._used, self._handles)
-
-
-class Copier:
-    """Makes copies of a subgraph; see `Subgraph.copier`."""
-
-    def __init__(
-        self,
-        part: v1.GraphDef,
-        fetches: Sequence[str],
-        inputs: Sequence[str],
-        used: set[str],
-        handles: Mapping[str, tf.Tensor],
-    ):
-        self._part = part
-        self._fetches = fetches
-        self._inputs = inputs
-        self._used = used
-        self._handles = handles
-
-    def __call__(self, inputs: Sequence[tf.Tensor] = ()) -> list[Any]:
-        """Copies into the default graph, and returns the copies of the fetches.
-
-        Args:
-            inputs: In the order of those of the subgraph; of the same dtypes and shapes.
-        """
-        here = v1.get_default_graph()
-        capture = getattr(here, 'capture', lambda value: value)  # a function takes what is outside as an argument
-        mapping = {name: value for name, value in zip(self._inputs, inputs, strict=True) if name in self._used}
-        mapping |= {name: capture(handle) for name, handle in self._handles.items()}
-        return tf.graph_util.import_graph_def(self._part, mapping, self._fetches, name=_NAME)
 
 
 def _makes_handle(op: tf.Operation) -> bool:

@@ -55,7 +55,7 @@ def accumulated(metrics: Mapping[str, tuple[tf.Tensor, Any]], batch: Input, trai
 
 
 def _is_readable(name: str, value: tf.Tensor, batch: Input) -> bool:
-    if all(op.name not in batch.ends for op in movement.ancestors([value])):
+    if not batch.is_read_by(value):
         return True
     logging.warning(
         'Metric `%s` of training is left out: its value reads the batch, so that reading it would take another one.',

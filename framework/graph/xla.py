@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from framework.graph import fusible
 from framework.graph.calls import FusedTraining, TrainStream
-from framework.graph.copied_step import Made, split
+from framework.graph.copied_step import Made, last_of, no_last, one_after, split
 from framework.graph.streams import Input
 from framework.graph.subgraph import Subgraph
 
@@ -26,19 +26,14 @@ class _Parts:
         if not batch.knows_end:
             raise fusible.CannotFuse(fusible.NO_END)
         graph = effects[0].graph
-        self._last = [] if batch.last is None else [batch.last]
+        self.no_last = no_last(batch)
         readers = [graph.get_operation_by_name(name) for name in batch.empties or batch.ends]
         self.element = [part for op in readers for part in op.outputs]
         self.has_tick = tick is not None
         self._effects, self._values = len(effects), len(values)
-        self._read = fusible.checked(Subgraph([*self.element, *self._last]), batch.ends)
+        self._read = fusible.checked(Subgraph([*self.element, *batch.announcement]), batch.ends)
         inputs = [*self.element, *([] if tick is None else [tick])]
         self._compute = fusible.checked(Subgraph([*effects, *values, batch.examples], inputs))
-
-    @property
-    def no_last(self) -> list[tf.Tensor]:
-        """What a loop carries of whether a batch is the last, before its first run."""
-        return [tf.constant(False) for _ in self._last]
 
     def read(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Reads a batch; returns its parts, and whether it is the last where it says so."""
@@ -49,9 +44,7 @@ class _Parts:
         """Makes the run with a batch; returns an int64 1 that follows from all of it, the values, and the examples."""
         made = self._compute([*element, *([tick] if self.has_tick else [])])
         effects, values, (examples,) = split(made, self._effects, self._values)
-        with tf.control_dependencies(effects):
-            one = tf.constant(1, tf.int64) + 0
-        return [one, *values, examples]
+        return [one_after(effects), *values, examples]
 
 
 class Step:
@@ -126,4 +119,4 @@ def _read_ahead(parts: _Parts, limit: tf.Tensor) -> tuple[list[tf.Tensor], tf.Te
         parallel_iterations=1,
         name='batches',
     )
-    return [array.stack() for array in arrays], last[0] if last else tf.constant(False)
+    return [array.stack() for array in arrays], last_of(last)

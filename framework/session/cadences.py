@@ -27,18 +27,21 @@ class Cadences:
     Args:
         hooks: The hooks.
         loss: The loss of the model.
+
+    Attributes:
+        watched: Whether a hook sees runs, and may change something in them.
+        every_step: The hooks that have to see every run.
     """
 
     def __init__(self, hooks: Sequence[Hook], loss: tf.Tensor):
         watching = [hook for hook in hooks if sees_runs(hook)]
-        twice = [
-            hook for hook in watching if watching.count(hook) > 1
-        ]  # it is called twice in a run, and may count that
+        # Such a hook is called twice in a run, and may count that.
+        twice = [hook for hook in watching if watching.count(hook) > 1]
         self._nan = [hook for hook in watching if type(hook) is v1.train.NanTensorHook and _watches(hook, loss)]
-        self._watched = bool(watching)
+        self.watched = bool(watching)
         self._quiet: list[Callable[[int, int], int]] = []
         self._counting: list[Any] = []
-        self.every_step: list[Hook] = []  # those that have to see every run
+        self.every_step: list[Hook] = []
         for hook in watching:
             quiet = None if hook in twice else _quiet_steps(hook)
             if type(hook) is v1.train.LoggingTensorHook:
@@ -47,11 +50,6 @@ class Cadences:
                 self._quiet.append(quiet)
             elif hook in twice or hook not in self._nan:
                 self.every_step.append(hook)
-
-    @property
-    def watched(self) -> bool:
-        """Whether a hook sees runs, and may change something in them."""
-        return self._watched
 
     def quiet(self, step: int, steps: int) -> int:
         """Returns how many steps no hook has to see.

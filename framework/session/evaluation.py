@@ -11,7 +11,6 @@ from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors
-from framework.graph import movement
 from framework.graph.calls import Compiled, Tower
 from framework.graph.random_ops import keys
 from framework.reporting.rows import PassRow
@@ -222,7 +221,7 @@ class Evaluation:
     def _read(self, runs: hooks.HookedRuns, tower: Tower, stream: str, limit: int | None, step: int) -> tuple[int, int]:
         batches = examples = 0
         told_at, last = self.clock(), False
-        fetches = [tower.input.examples, tower.update, *([] if tower.input.last is None else [tower.input.last])]
+        fetches = [tower.input.examples, tower.update, *tower.input.announcement]
         while not last and (limit is None or batches < limit) and not runs.should_stop:
             if self.interrupted():
                 raise PassInterrupted
@@ -246,8 +245,7 @@ def _values(session: v1.Session, tower: Tower, stream: str) -> dict[str, Any]:
     except tf.errors.OutOfRangeError as error:
         if not tower.input.ended(error):
             raise ends.unnamed_end(error, f'the evaluation of `{stream}`') from error
-        of_input = tower.input.ends
-        names = [k for k, v in tower.values.items() if any(op.name in of_input for op in movement.ancestors([v]))]
+        names = [name for name, value in tower.values.items() if tower.input.is_read_by(value)]
         raise errors.ConfigurationError(
             f'The value of a metric of `{stream}` [{", ".join(names)}] reads the batch, and at the end of a pass there '
             'is none. Its update must put into variables what its value reads, as `tf.compat.v1.metrics.mean` does.'

@@ -1,5 +1,6 @@
 """The graphs that an experiment needs: the one of training and evaluation, and those of sets that can't share it."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -173,6 +174,8 @@ def sizes_of(cardinalities: Sequence[tf.Tensor], session_config: v1.ConfigProto 
     if not cardinalities:
         return []
     with v1.Session(config=session_config or default_session_config()) as session:
+        with contextlib.suppress(tf.errors.OpError):
+            return [int(size) for size in session.run(list(cardinalities))]
         return [_size_of(cardinality, session) for cardinality in cardinalities]
 
 

@@ -169,7 +169,7 @@ class Training:
             if not self._input.is_empty(error):
                 raise
             raise _no_batch() from error
-        self._advance(made)
+        self._advance(made.runs, made.step, made.loss)
         self._check(self._position)
         if self._is_last(made):
             self._end_of_data()
@@ -251,7 +251,7 @@ class Training:
         runs = made.runs if goes_on else first + 1
         step = made.step - made.runs + runs
         if runs > 1:  # a hook that raises for the last run leaves the position before it
-            self._advance(_Made(runs - 1, step - 1, float(losses[runs - 2]), 0))
+            self._advance(runs - 1, step - 1, float(losses[runs - 2]))
         if self._cadences.saw_loss(session, float(losses[first])):
             self._request_stop()
         return dataclasses.replace(made, runs=1, step=step, loss=float(losses[runs - 1]))
@@ -262,12 +262,10 @@ class Training:
         try:
             yield
         except tf.errors.OpError as error:
-            position = self._position
             with contextlib.suppress(tf.errors.OpError):
-                runs = int(session.run(self._global_step)) - position.step
-                position.step, position.runs = position.step + runs, position.runs + runs
-                position.elements += runs
-                position.previous_step = position.step - 1 if runs else position.previous_step
+                step = int(session.run(self._global_step))
+                if runs := step - self._position.step:
+                    self._advance(runs, step, self._position.loss)
             if self._xla is not None:
                 error.add_note(
                     f"`RunConfig.xla` is ['{self._xla}']: XLA can't compile every op, and a loop needs batches of one "
@@ -275,14 +273,14 @@ class Training:
                 )
             raise
 
-    def _advance(self, made: _Made) -> None:
+    def _advance(self, runs: int, step: int, loss: float | None) -> None:
         position = self._position
-        position.previous_step = position.step if made.runs == 1 else made.step - 1
-        position.step = made.step
-        position.runs += made.runs
-        position.elements += made.runs
-        position.loss = made.loss
-        self._runs_here += made.runs
+        position.previous_step = position.step if runs == 1 else step - 1
+        position.step = step
+        position.runs += runs
+        position.elements += runs
+        position.loss = loss
+        self._runs_here += runs
 
     def _is_last(self, made: _Made) -> bool:
         """Whether the batch of the newest run was the last of its epoch."""

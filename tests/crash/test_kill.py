@@ -12,7 +12,6 @@ import time
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from framework import run_dir, testing
 from framework.session import commits
@@ -71,24 +70,6 @@ def whole(tmp_path_factory):
     return directory
 
 
-def _lines(path, *volatile):
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in volatile} for line in lines]
-
-
-def _events(directory):
-    """Returns (step, tag, value) of every event but the rates."""
-    found = []
-    for path in sorted(directory.glob('*tfevents*')):
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
-            found += [
-                (event.step, value.tag, value.SerializeToString())
-                for value in event.summary.value
-                if value.tag != 'global_step/sec'
-            ]
-    return found
-
-
 def assert_same(directory, whole):
     """Every array, every line but its time, every event but rates and wall times."""
     newest = commits.Commits(run_dir.RunDir(directory)).newest_path()
@@ -97,10 +78,14 @@ def assert_same(directory, whole):
     assert arrays.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(arrays[name], value, err_msg=name)
-    assert _lines(directory / 'metrics.jsonl', 'time') == _lines(whole / 'metrics.jsonl', 'time')
-    assert _lines(directory / 'timeline.jsonl', 'secs') == _lines(whole / 'timeline.jsonl', 'secs')
+    assert testing.json_lines(directory / 'metrics.jsonl', 'time') == testing.json_lines(
+        whole / 'metrics.jsonl', 'time'
+    )
+    assert testing.json_lines(directory / 'timeline.jsonl', 'secs') == testing.json_lines(
+        whole / 'timeline.jsonl', 'secs'
+    )
     for name in ('.', 'eval_valid'):
-        assert _events(directory / name) == _events(whole / name)
+        assert testing.event_values(directory / name) == testing.event_values(whole / name)
     assert (
         json.loads((directory / 'result.json').read_text())['best']['kept']
         == (json.loads((whole / 'result.json').read_text())['best']['kept'])
@@ -110,7 +95,9 @@ def assert_same(directory, whole):
 def test_two_runs_that_nobody_interrupts_are_the_same(whole, tmp_path):
     _finish(tmp_path, 'require')
     assert_same(tmp_path, whole)
-    assert len(_lines(whole / 'metrics.jsonl')) == 90 // 7 + 5  # lines of training; passes at 20, 40, 60, 80, 90
+    assert (
+        len(testing.json_lines(whole / 'metrics.jsonl')) == 90 // 7 + 5
+    )  # lines of training; passes at 20, 40, 60, 80, 90
 
 
 def test_a_run_that_is_killed_at_every_point_is_the_same(whole, tmp_path):
