@@ -51,7 +51,6 @@ def compile_graph(
     keyed: bool = False,
     fuse: bool = False,
     xla: str | None = None,
-    session_config: v1.ConfigProto | None = None,
     sizes_of: SizesOf = lambda of: [tf.data.INFINITE_CARDINALITY] * len(of),
 ) -> Compiled:
     """Builds the graph.
@@ -67,7 +66,6 @@ def compile_graph(
         restart: Whether the training data starts again when it ends.
         accumulate: Whether the metrics of the training call are accumulated while it trains.
         xla: What of fused train runs XLA compiles: `step`, `loop` or None.
-        session_config: The configuration of sessions on the graph.
         sizes_of: Returns the values of cardinalities; for that a session is needed. By default all data counts as
             endless, so that a run finds its end, and makes what depends on no batch.
         keyed: Whether random ops draw by `Compiled.draws.tick` and by their names, in place of state of the session.
@@ -102,7 +100,7 @@ def compile_graph(
         draws = _draws(keys, train)
         if fuse:
             if train is not None:
-                train = fused.fuse_training(train, draws.tick, builder.global_step, xla, session_config)
+                train = fused.fuse_training(train, draws.tick, builder.global_step, xla)
             shared = [not set_apart.keys() & tower.sources.keys() for tower in towers]
             towers = [fused.fuse_pass(t, draws.tick) if s else t for t, s in zip(towers, shared, strict=True)]
     return Compiled(graph, builder.global_step, train, towers, init, set_apart, draws)

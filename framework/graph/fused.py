@@ -11,7 +11,7 @@ follow the other at any step.
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -21,17 +21,13 @@ from framework.graph import fusible, xla
 from framework.graph.calls import FusedPass, FusedTraining, Tower, TrainStream
 from framework.graph.copied_step import Step, last_of
 from framework.graph.subgraph import Subgraph
-from framework.run_config import LOOP, STEP, default_session_config
+from framework.run_config import LOOP, STEP
 
 _SCOPE = 'framework/fused/'
 
 
 def fuse_training(
-    train: TrainStream,
-    tick: tf.Tensor | None,
-    global_step: tf.Variable,
-    way: str | None = None,
-    session_config: v1.ConfigProto | None = None,
+    train: TrainStream, tick: tf.Tensor | None, global_step: tf.Variable, way: str | None = None
 ) -> TrainStream:
     """Returns the training call with what makes many runs in one, or with why that can't be.
 
@@ -40,16 +36,14 @@ def fuse_training(
         tick: What random draws depend on; None where there are none that depend on it.
         global_step: The global step.
         way: What XLA compiles: `step`, `loop` or nothing.
-        session_config: How sessions on the graph optimise it.
     """
+    make = xla.training if way == LOOP else functools.partial(_training, compiles=way == STEP)
     try:
         with _version_2(), v1.name_scope(_SCOPE):
             batch = train.input
             others = [train.spec.loss, batch.examples, *batch.announcement]
             fusible.check_step([train.spec.train_op, *train.updates, *others], global_step)
-            if way == LOOP:
-                return dataclasses.replace(train, fused=xla.training(train, tick, global_step))
-            return dataclasses.replace(train, fused=_training(train, tick, global_step, way == STEP, session_config))
+            return dataclasses.replace(train, fused=make(train, tick, global_step))
     except fusible.CannotFuse as error:
         return dataclasses.replace(train, unfused=error.args)
 
@@ -80,58 +74,32 @@ def _version_2() -> Iterator[None]:
             v1.disable_control_flow_v2()
 
 
-def _training(
-    train: TrainStream,
-    tick: tf.Tensor | None,
-    global_step: tf.Variable,
-    compiles: bool,
-    session_config: v1.ConfigProto | None,
-) -> FusedTraining:
+def _training(train: TrainStream, tick: tf.Tensor | None, global_step: tf.Variable, compiles: bool) -> FusedTraining:
     step = (xla.Step if compiles else Step)(train.input, [train.spec.train_op, *train.updates], [train.spec.loss], tick)
+    limit, start = fusible.fed('limit'), fusible.fed('start')
 
     # Each value that a loop carries costs as much as four small ops: no more of them than there must be.
-    def body(start: tf.Tensor, runs: tf.Tensor, _: Any, examples: tf.Tensor, losses: Any, *__: tf.Tensor) -> list[Any]:
+    def body(runs: tf.Tensor, goes_on: tf.Tensor, examples: tf.Tensor, losses: Any, *_: tf.Tensor) -> Any:
+        del goes_on
         made = step(start + runs)
         loss = tf.reshape(made.values[0], [])
         losses = losses.write(tf.cast(runs, tf.int32), loss)
         goes_on = _is_finite(loss)
         for last in made.last:
             goes_on = tf.logical_and(goes_on, tf.logical_not(last))
-        return [runs + made.one, goes_on, examples + made.examples, losses, *made.last]
+        return runs + made.one, goes_on, examples + made.examples, losses, *made.last
 
-    def steps(limit: tf.Tensor, start: tf.Tensor) -> list[tf.Tensor]:
-        losses = tf.TensorArray(train.spec.loss.dtype, 0, dynamic_size=True, element_shape=[])
-        runs, _, examples, losses, *last = tf.while_loop(
-            lambda runs, goes_on, *_: tf.logical_and(goes_on, runs < limit),
-            functools.partial(body, start),
-            [_zero(), tf.constant(True), _zero(), losses, *step.no_last],
-            parallel_iterations=1,
-        )
-        with tf.control_dependencies([runs]):
-            step_after = tf.identity(global_step.read_value())
-        return [runs, step_after, examples, losses.stack(), last_of(last)]
-
-    limit, start = fusible.fed('limit'), fusible.fed('start')
-    return FusedTraining(limit, start, *_called(steps, [limit, start], session_config))
-
-
-def _called(
-    function: Callable[..., list[tf.Tensor]], inputs: Sequence[tf.Tensor], session_config: v1.ConfigProto | None
-) -> list[tf.Tensor]:
-    """Calls a function that is not inlined, so that no other run of the session has to optimise what is in it.
-
-    It is optimised as the session would do it: a call by `tf.function` would go by the settings of eager execution.
-    """
-    traced = tf.function(function, autograph=False, experimental_attributes={'_noinline': True})
-    made = traced.get_concrete_function(*(tf.TensorSpec(value.shape, value.dtype) for value in inputs))
-    config = session_config or default_session_config()
-    return tf.raw_ops.StatefulPartitionedCall(
-        args=[*inputs, *made.captured_inputs],
-        Tout=[value.dtype for value in made.outputs],
-        f=made,
-        config_proto=config.SerializeToString(),
+    losses = tf.TensorArray(train.spec.loss.dtype, 0, dynamic_size=True, element_shape=[])
+    runs, _, examples, losses, *last = tf.while_loop(
+        lambda runs, goes_on, *_: tf.logical_and(goes_on, runs < limit),
+        body,
+        [_zero(), tf.constant(True), _zero(), losses, *step.no_last],
+        parallel_iterations=1,
         name='training',
     )
+    with tf.control_dependencies([runs]):
+        step_after = tf.identity(global_step.read_value())
+    return FusedTraining(limit, start, runs, step_after, examples, losses.stack(), last_of(last))
 
 
 def _pass(tower: Tower, tick: tf.Tensor | None) -> FusedPass:

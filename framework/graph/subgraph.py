@@ -42,20 +42,11 @@ class Subgraph:
     Args:
         fetches: Ops and tensors of the default graph.
         inputs: Tensors in whose place a copy gets others; nothing that makes them is in the copy.
-        as_fetched: Those of the fetches that must have the bits in a copy that they have when a run fetches them: what
-            is fetched is optimised less, and rounds otherwise. Such a copy stays in every run of the session, with all
-            that it depends on, until the run is optimised: it belongs into a function that is not inlined.
     """
 
-    def __init__(
-        self,
-        fetches: Sequence[tf.Operation | tf.Tensor],
-        inputs: Sequence[tf.Tensor] = (),
-        as_fetched: Sequence[tf.Tensor] = (),
-    ):
+    def __init__(self, fetches: Sequence[tf.Operation | tf.Tensor], inputs: Sequence[tf.Tensor] = ()):
         self._graph = v1.get_default_graph()
         self._fetches = [fetch.name for fetch in fetches]
-        self._as_fetched = {value.op.name for value in as_fetched}
         self._inputs = [value.name for value in inputs]
         made = {value.op.name for value in inputs}
         walked = movement.ancestors(fetches, is_given=lambda op: op.name in made or _makes_handle(op))
@@ -74,12 +65,13 @@ class Subgraph:
     def definition(self) -> v1.GraphDef:
         """The ops as a GraphDef, with the functions that they call."""
         part = v1.GraphDef(versions=self._graph.graph_def_versions)
+        fetched = {name.split(':')[0] for name in self._fetches}
         for op in self._ops.values():
             node = part.node.add()
             node.CopyFrom(op.node_def)
             node.input[:] = [i for i in node.input if not i.startswith('^') or i[1:] in self._ops]
             self._keep_near(node)
-            if op.name in self._as_fetched:
+            if op.name in fetched:  # it is optimised less than other ops, and rounds otherwise; its copy must be, too
                 node.attr['_grappler_do_not_remove'].b = True
         self._add_functions(part)
         return part

@@ -141,7 +141,6 @@ class Graphs:
                 keyed=self.keyed,
                 fuse=self.fuse != OFF,
                 xla=self.xla,
-                session_config=self.session_config,
                 sizes_of=lambda of: sizes_of(of, self.session_config),
             )
         compiled.check_scaffolds(built)

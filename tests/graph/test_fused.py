@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.compat import v1
 
 from framework import testing
-from framework.graph import compiled, fusible, movement
+from framework.graph import compiled, fusible
 from framework.graph.random_ops import keys
 from framework.run_config import EvalSet, default_session_config
 from framework.session import graphs
@@ -57,18 +57,12 @@ def light_model_fn(features, labels, mode):
     return testing.linear_model_fn(tf.nn.dropout(features, rate=0.5), labels, mode)
 
 
-def rounding_model_fn(features, labels, mode):
-    """The optimiser multiplies by the reciprocals of constants."""
-    spec = testing.linear_model_fn(features / 3.0 / 7.0, labels, mode)
-    return spec._replace(loss=spec.loss / 7.0)
-
-
 class Runs:
     """Makes train runs and passes, each way, in one session."""
 
-    def __init__(self, graph, config=None):
+    def __init__(self, graph):
         self.graph, self.train, (self.tower,) = graph, graph.train, graph.towers
-        self.session = v1.Session(graph=graph.graph, config=config or default_session_config())
+        self.session = v1.Session(graph=graph.graph, config=default_session_config())
         with graph.graph.as_default():
             self.session.run(v1.global_variables_initializer())
             self.session.run([v1.local_variables_initializer(), graph.init])
@@ -149,31 +143,6 @@ def test_the_count_of_runs_is_asked_for_alone_and_all_of_each_run_is_made(graph)
     many = graph.train.fused
     assert other.session.run(many.runs, {many.limit: 7, many.start: 0}) == 7
     assert other.everything() == single.everything()
-
-
-def test_fused_runs_are_optimised_as_the_session_is_told_to():
-    config = v1.ConfigProto()
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    graph = built(rounding_model_fn, session_config=config)
-    single, other = Runs(graph, config), Runs(graph, config)
-    expected = single.step(20)
-    assert_same(other.fuse(20), expected)
-    assert other.everything() == single.everything()
-    assert expected[0].tolist() != Runs(built(rounding_model_fn)).fuse(20)[0].tolist()
-
-
-def test_no_other_run_of_the_session_optimises_the_steps_of_a_fused_one(graph):
-    # What must not be removed is not removed from any run, with all that it depends on: minutes, for a big model.
-    definition = graph.graph.as_graph_def()
-    functions = {function.signature.name: function for function in definition.library.function}
-    missing, seen = list(definition.node), set()
-    while missing:
-        node = missing.pop()
-        assert '_grappler_do_not_remove' not in node.attr
-        called = {name for name in movement.function_names(node) if not functions[name].attr['_noinline'].b}
-        missing += [inner for name in called - seen for inner in functions[name].node_def]
-        seen |= called
-    assert len(seen) > 1  # the loop of a pass
 
 
 def test_data_that_announces_its_end_ends_a_fused_run():
