@@ -35,7 +35,7 @@ class Step:
     Args:
         batch: The current batch of the run.
         effects: What the run does.
-        values: What it gives beside the examples of the batch.
+        values: What it gives beside the examples of the batch, with the bits of a fetch.
         tick: What its random draws depend on; None where there are none that depend on it.
 
     Attributes:
@@ -56,7 +56,8 @@ class Step:
             raise fusible.CannotFuse(fusible.NO_END)
         self.no_last = no_last(batch)
         self._effects, self._values, self._has_tick = len(effects), len(values), tick is not None
-        part = Subgraph([*effects, *values, batch.examples, *batch.announcement], [] if tick is None else [tick])
+        fetches = [*effects, *values, batch.examples, *batch.announcement]
+        part = Subgraph(fetches, [] if tick is None else [tick], as_fetched=values)
         self._copy = fusible.checked(part, batch.ends)
 
     def __call__(self, tick: tf.Tensor) -> Made:

@@ -11,6 +11,10 @@ from tensorflow.compat import v1
 from framework.graph import movement
 
 _NAME = 'copied_step'  # the scope of a copy, which no user's scope may be taken for
+# Types of ops that no optimisation replaces by ops that round otherwise: a sum of sums is added in another order, but
+# a mean is a mean. Others are marked as not to be removed. That keeps them, with all that they depend on, in every run
+# of the session until it is optimised: seconds for each kind of run of a big model, so nothing is marked without need.
+_NEVER_REPLACED = frozenset({'Mean', 'Sum', 'DivNoNan', 'Identity', 'Reshape', 'Squeeze', 'Select', 'SelectV2', 'Cast'})
 _COPIED = re.compile(rf'{{{{node (?:\S*?/)?{_NAME}(?:_\d+)?/(\S+?)}}}}')
 
 
@@ -42,11 +46,19 @@ class Subgraph:
     Args:
         fetches: Ops and tensors of the default graph.
         inputs: Tensors in whose place a copy gets others; nothing that makes them is in the copy.
+        as_fetched: Those of the fetches whose copies must have the bits that a run gives when it fetches them: what is
+            fetched is never replaced by ops that round otherwise.
     """
 
-    def __init__(self, fetches: Sequence[tf.Operation | tf.Tensor], inputs: Sequence[tf.Tensor] = ()):
+    def __init__(
+        self,
+        fetches: Sequence[tf.Operation | tf.Tensor],
+        inputs: Sequence[tf.Tensor] = (),
+        as_fetched: Sequence[tf.Tensor] = (),
+    ):
         self._graph = v1.get_default_graph()
         self._fetches = [fetch.name for fetch in fetches]
+        self._kept = {value.op.name for value in as_fetched if value.op.type not in _NEVER_REPLACED}
         self._inputs = [value.name for value in inputs]
         made = {value.op.name for value in inputs}
         walked = movement.ancestors(fetches, is_given=lambda op: op.name in made or _makes_handle(op))
@@ -65,13 +77,12 @@ class Subgraph:
     def definition(self) -> v1.GraphDef:
         """The ops as a GraphDef, with the functions that they call."""
         part = v1.GraphDef(versions=self._graph.graph_def_versions)
-        fetched = {name.split(':')[0] for name in self._fetches}
         for op in self._ops.values():
             node = part.node.add()
             node.CopyFrom(op.node_def)
             node.input[:] = [i for i in node.input if not i.startswith('^') or i[1:] in self._ops]
             self._keep_near(node)
-            if op.name in fetched:  # it is optimised less than other ops, and rounds otherwise; its copy must be, too
+            if op.name in self._kept:
                 node.attr['_grappler_do_not_remove'].b = True
         self._add_functions(part)
         return part
