@@ -150,7 +150,8 @@ def an_untrained_counter_that_training_assigns(features, labels, mode, spec):
     result = spec(mode, outputs, labels, metrics={'seen': (seen, tf.no_op())})
     if mode == ModeKeys.EVAL:
         return result
-    moved = mean.assign_add(0.1 * (tf.reduce_mean(features['x'], axis=0) - mean))
+    with tf.control_dependencies([outputs]):  # or it would be read before or after the step, as threads will have it
+        moved = mean.assign_add(0.1 * (tf.reduce_mean(features['x'], axis=0) - mean))
     return result._replace(train_op=tf.group(result.train_op, moved, seen.assign_add(tf.shape(labels)[0])))
 
 
