@@ -11,6 +11,7 @@ import gin
 from absl import logging
 
 from framework import config, errors, input_functions, policies, run_dir, serving, settings, spec, warm_start
+from framework.graph import sums
 from framework.graph.calls import Model
 from framework.reporting import history, predictions, progress, tables, writers
 from framework.reporting.rows import RunResult
@@ -161,6 +162,8 @@ class Experiment:
         self._all_apart = settings.checked_evaluation_graph(evaluation_graph)
         self._sanity_batches = settings.checked_sanity_batches(sanity_batches)
         self._level = errors.checked_choice('Experiment.reproducible', reproducible, identity.LEVELS)
+        if self._level == identity.EXACT:
+            self._config = self._config.replace(session_config=sums.session_config(self._config.session_config))
         self._resume = errors.checked_choice('Experiment.resume', resume, identity.RESUMES)
         if predict_input_fn is not None:
             input_functions.check_input_fn(predict_input_fn, name='Experiment.predict_input_fn')
@@ -355,6 +358,7 @@ class Experiment:
             restart=self._restart,
             train_metrics=self._train_metrics,
             keyed=self._level != identity.OFF,
+            ordered_sums=self._level == identity.EXACT,
             hooked=bool(self._train_hooks),
             fuse=self._config.fuse,
             xla=self._config.xla,

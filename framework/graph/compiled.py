@@ -22,6 +22,7 @@ from framework.graph import (
     sharing,
     sources,
     streams,
+    sums,
     tables,
     train_metrics,
 )
@@ -49,6 +50,7 @@ def compile_graph(
     restart: bool = False,
     accumulate: bool = False,
     keyed: bool = False,
+    ordered_sums: bool = False,
     fuse: bool = False,
     xla: str | None = None,
     sizes_of: SizesOf = lambda of: [tf.data.INFINITE_CARDINALITY] * len(of),
@@ -69,6 +71,7 @@ def compile_graph(
         sizes_of: Returns the values of cardinalities; for that a session is needed. By default all data counts as
             endless, so that a run finds its end, and makes what depends on no batch.
         keyed: Whether random ops draw by `Compiled.draws.tick` and by their names, in place of state of the session.
+        ordered_sums: Whether tensors are added up two at a time.
         fuse: Whether many train runs, and whole passes, are made in one run of the session where that can be.
 
     Raises:
@@ -77,6 +80,8 @@ def compile_graph(
     with building.new_graph(seed) as graph, contextlib.ExitStack() as stack:
         builder = _Builder(graph, model)
         keys = stack.enter_context(exchange.keyed(graph, seed)) if keyed else None
+        if ordered_sums:
+            stack.enter_context(sums.in_order())
         train = None
         if train_input_fn is not None:
             train = builder.train_stream(train_input_fn, sizes_of, restart, accumulate)

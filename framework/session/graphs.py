@@ -33,6 +33,7 @@ class Graphs:
         restart: Whether the training data starts again when it ends.
         train_metrics: Whether the metrics of the training call are accumulated while it trains.
         keyed: Whether random draws follow from the count of runs, and from no state of a session.
+        ordered_sums: Whether tensors are added up two at a time, in an order that no thread decides.
         hooked: Whether the caller has training hooks, which may do the training.
         fuse: Whether many runs are made in one: `RunConfig.fuse`.
         xla: What of them XLA compiles: `RunConfig.xla`.
@@ -46,6 +47,7 @@ class Graphs:
     restart: bool = False
     train_metrics: bool = False
     keyed: bool = False
+    ordered_sums: bool = False
     hooked: bool = False
     fuse: str = AUTO
     xla: str | None = None
@@ -139,6 +141,7 @@ class Graphs:
                 restart=self.restart,
                 accumulate=self.train_metrics,
                 keyed=self.keyed,
+                ordered_sums=self.ordered_sums,
                 fuse=self.fuse != OFF,
                 xla=self.xla,
                 sizes_of=lambda of: sizes_of(of, self.session_config),

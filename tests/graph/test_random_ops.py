@@ -448,6 +448,8 @@ def table(data):
         (raw, 'RandomUniform'),
         (tf.function(raw), 'RandomUniform'),
         (lambda: tf.vectorized_map(lambda x: x * uniform(), tf.ones([3])), 'RandomUniform'),
+        (lambda: tf.raw_ops.AccumulateNV2(inputs=[tf.zeros([2])] * 3, shape=[2]), 'AccumulateNV2'),
+        (lambda: tf.math.bincount(tf.constant([1, 1, 0]), tf.constant([0.1, 0.2, 0.3])), 'DenseBincount'),
         (lambda: legacy(tf.constant(1, tf.int64)), 'PyFunc'),
         (
             lambda: tf.random.uniform_candidate_sampler(tf.constant([[1]], tf.int64), 1, 1, True, 9)[0],

@@ -7,6 +7,7 @@ import shutil
 import pytest
 import tensorflow as tf
 from tensorflow.compat import v1
+from tensorflow.core.protobuf import rewriter_config_pb2
 
 from framework import EvalSet, Experiment, KeepBest, RunConfig, errors, testing
 from framework.spec import ModeKeys
@@ -152,6 +153,23 @@ def test_what_is_not_sure_to_come_again_is_refused_where_all_must(tmp_path, monk
         errors.ConfigurationError, match=r"\['exact'\] needs a graph that does the same again.*\n.*EagerPy"
     ):
         _make(tmp_path, train_input_fn=_with_python, reproducible='exact').train()
+
+
+def test_tensors_are_added_up_in_one_order_where_all_must_come_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(tf.config.experimental, 'enable_op_determinism', lambda: None)
+    seen = []
+
+    def model_fn(features, labels, mode, config):
+        proto = config.session_config or v1.ConfigProto()
+        rewritten = (
+            proto.graph_options.rewrite_options.arithmetic_optimization != rewriter_config_pb2.RewriterConfig.OFF
+        )
+        seen.append((tf.add_n([features, features, features]).op.type, rewritten))
+        return testing.linear_model_fn(features, labels, mode)
+
+    for level in ('best_effort', 'exact'):
+        _make(tmp_path / level, model_fn=model_fn, reproducible=level).train()
+    assert set(seen[: len(seen) // 2]) == {('AddN', True)} and set(seen[len(seen) // 2 :]) == {('AddV2', False)}
 
 
 def test_data_whose_place_can_not_be_saved_is_read_again_up_to_it(tmp_path, caplog):

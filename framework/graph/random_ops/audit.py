@@ -38,7 +38,9 @@ _REASONS = {
     **dict.fromkeys(('PyFunc', 'PyFuncStateless', 'EagerPyFunc'), 'Python code may have state'),
     'GeneratorDataset': 'the position of a Python generator is in no checkpoint',
     'Timestamp': 'it reads the clock',
+    'AccumulateNV2': 'it adds up in the order in which its inputs come',
 }
+_BINCOUNTS = ('Bincount', 'DenseBincount', 'SparseBincount', 'RaggedBincount')
 _TABLES = ('LookupTable', 'HashTable', 'MutableHashTable', 'MutableDenseHashTable', 'InitializeTable')
 # State of Datasets that their iterators save, and ops that only look as if they had state.
 _SAVED = ('DummySeedGenerator', 'DummyMemoryCache', 'AnonymousSeedGenerator', 'AnonymousMemoryCache', 'Assert', 'Print')
@@ -165,6 +167,8 @@ def _of_node(node: Any, prefix: str, place: str, in_dataset: bool) -> Iterator[F
 
     if node.op in _REASONS:
         yield finding(_REASONS[node.op])
+    elif node.op in _BINCOUNTS and tf.as_dtype(node.attr['T'].type).is_floating:
+        yield finding('it adds up its weights in the order in which threads come')
     elif in_dataset and node.op.startswith(_TABLES):
         yield finding('a lookup table in the function of a Dataset, right as long as nothing writes it', allowed=True)
     elif in_dataset and _has_state(node.op):
