@@ -12,7 +12,7 @@ from gin import config as gin_config
 from gin import config_parser
 
 from framework import errors
-from framework.config import registry, statements
+from framework.config import registry, statements, symbols
 from framework.config.statements import Source
 
 
@@ -69,7 +69,7 @@ class _Loader:
                     case config_parser.ImportStatement():
                         _import(statement, context, where)
                     case config_parser.BlockDeclaration():
-                        registry.resolve(statement.selector, context, where)
+                        symbols.resolve(statement.selector, context, where)
                     case _:
                         self._bind(statement, context, where)
             registry.IMPORTS.update(context.imports)
@@ -78,9 +78,9 @@ class _Loader:
         scope, selector, name = statement.scope, statement.selector, statement.arg_name
         if not name:  # `LR = 0.1`, which gin reads as the selector `LR` without a parameter
             scope, selector, name = '/'.join(filter(None, (scope, selector))), registry.MACRO, 'value'
-        configurable = registry.resolve(selector, context, where, name)
+        configurable = symbols.resolve(selector, context, where, name)
         try:
-            gin.bind_parameter((scope, selector, name), statement.value)
+            gin.bind_parameter((scope, symbols.written(configurable, selector), name), statement.value)
         except ValueError as error:
             raise errors.ConfigurationError(where + _no_parameter(configurable, selector, name, error)) from error
         self._places[scope, configurable.selector, name] = where

@@ -47,6 +47,11 @@ def bindings() -> dict[tuple[str, str, str], Any]:
     return {(*key, name): value for key, values in BOUND.items() for name, value in values.items()}
 
 
+def is_dynamic(context: Any) -> bool:
+    """Returns whether names in a file are those of its imports, as gin's dynamic registration has it."""
+    return context._dynamic_registration  # gin doesn't tell
+
+
 def binding_of(scope: str, selector: str, name: str) -> tuple[str, str, str] | None:
     """Returns the binding that a call in a scope takes its value from: that of the innermost scope."""
     parts = scope.split('/') if scope else []

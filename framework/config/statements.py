@@ -8,11 +8,12 @@ import tokenize
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import tensorflow as tf
 from gin import config as gin_config
 from gin import config_parser, resource_reader
 
 from framework import errors
-from framework.config import registry
+from framework.config import registry, symbols
 
 _VALUE_FORM = (
     "A value is a Python literal (`1e-3`, `'text'`, `[1, 2]`, `{'a': 1}`, `True`, `None`), a reference (`@name`, "
@@ -44,7 +45,7 @@ class Source:
 def read(name: str, folder: str, where: str) -> Source:
     """Reads a gin file, looking beside the including file, then where gin and Python look."""
     prefixes = [folder, *registry.SEARCH_PATHS, *sys.path]  # the first of gin's is '', the working directory
-    for reader, exists in registry.FILE_READERS:
+    for reader, exists in [*registry.FILE_READERS, (tf.io.gfile.GFile, _is_remote_file)]:
         # This one fails on folders without `__init__.py` and logs an error per path; `sys.path` stands in for it.
         if reader is resource_reader.system_path_reader:
             continue
@@ -54,12 +55,17 @@ def read(name: str, folder: str, where: str) -> Source:
     raise errors.ConfigurationError(where + _no_file(name, folder))
 
 
+def _is_remote_file(path: str) -> bool:
+    """Whether there is a file on a file system that TensorFlow knows by the beginning of its paths, `gs://`."""
+    return '://' in path and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
+
+
 def _content(path: str, reader: Callable[[str], Any], where: str) -> str:
     try:
         with reader(path) as file:
             text = file.read()
             return text.decode() if isinstance(text, bytes) else text
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tf.errors.OpError) as error:
         raise errors.ConfigurationError(where + f"`{path}` can't be read ({error}).") from error
 
 
@@ -68,8 +74,8 @@ def _no_file(name: str, folder: str) -> str:
     beside = os.path.dirname(name)
     files: list[str] = []
     for parent in {os.path.join(folder, beside), beside or '.'}:
-        if os.path.isdir(parent):
-            files += (os.path.join(beside, file) for file in os.listdir(parent) if file.endswith('.gin'))
+        if tf.io.gfile.isdir(parent):
+            files += (os.path.join(beside, file) for file in tf.io.gfile.listdir(parent) if file.endswith('.gin'))
     return f'`{name}` is no gin file in {looked}. {errors.nearest(name, files) if files else ""}'.rstrip()
 
 
@@ -102,8 +108,12 @@ class _Delegate(gin_config.ParserDelegate):
         self._context = context
 
     def configurable_reference(self, scoped_selector: str, evaluate: bool) -> Any:
-        registry.resolve(scoped_selector.rsplit('/', 1)[-1], self._context, sign='@')
-        return super().configurable_reference(scoped_selector, evaluate)
+        *scopes, selector = scoped_selector.split('/')
+        known = symbols.resolve(selector, self._context, sign='@')
+        return super().configurable_reference('/'.join([*scopes, symbols.written(known, selector)]), evaluate)
+
+    def macro(self, name: str) -> Any:
+        return super().macro(name if registry.is_dynamic(self._context) else symbols.constant_known_as(name))
 
 
 def _syntax_problem(error: BaseException, on_command_line: bool) -> str:

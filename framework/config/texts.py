@@ -14,7 +14,7 @@ from gin import config as gin_config
 from gin import config_parser
 
 from framework import errors
-from framework.config import registry, statements
+from framework.config import registry, statements, symbols
 from framework.config.statements import Source
 
 _STATEMENT = re.compile(r'\n(?=\S)')  # what goes on over several lines is indented
@@ -115,7 +115,7 @@ class _Text:
         value = _written(statement.value, _identified)
         if not statement.arg_name:
             return ('/'.join(filter(None, (statement.scope, statement.selector))), registry.MACRO, 'value'), value
-        selector = registry.resolve(statement.selector, self._context).selector
+        selector = symbols.resolve(statement.selector, self._context).selector
         return (statement.scope, selector, statement.arg_name), value
 
 

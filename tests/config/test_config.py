@@ -10,6 +10,7 @@ import traceback
 
 import gin
 import pytest
+import tensorflow as tf
 
 from framework import config, errors
 
@@ -374,6 +375,26 @@ def test_an_include_may_be_relative_to_the_working_directory(folder):
     file = write(folder / 'configs/run.gin', "include 'configs/common.gin'\nconfig_test.data.split = 'x'")
     config.load([file])
     assert data() == ('x', 3)
+
+
+def test_files_may_lie_wherever_tensorflow_reads():
+    folder = f'ram://{next(_fresh)}/configs'
+    tf.io.gfile.makedirs(f'{folder}/parts')
+    for name, text in {
+        'base': 'config_test.data.batch = 3\nconfig_test.data.split = "base"',
+        'parts/more': 'config_test.data.batch = 4',
+        'run': 'include "base.gin"\ninclude "parts/more.gin"\nconfig_test.data.split = "run"',
+        'wrong': 'include "bsae.gin"',
+    }.items():
+        with tf.io.gfile.GFile(f'{folder}/{name}.gin', 'w') as file:
+            file.write(text)
+    config.load([f'{folder}/run.gin'])
+    assert data() == ('run', 4)
+    config.clear()
+    assert failure([f'{folder}/wrong.gin']) == (
+        f'In {folder}/wrong.gin, line 1, `include "bsae.gin"`: `bsae.gin` is no gin file in `{folder}` or in '
+        f'`{os.getcwd()}`. Did you mean `base.gin`?'
+    )
 
 
 def test_the_statement_after_an_include_wins_and_the_one_before_loses(folder):
