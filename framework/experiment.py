@@ -76,6 +76,7 @@ class Experiment:
         resume: str = identity.AUTO,
         predict_input_fn: InputFn | None = None,
         serving_input_receiver_fn: serving.ReceiverFn | None = None,
+        strict_bindings: bool = False,
     ):
         """Checks every setting; nothing is built or written before a method is called.
 
@@ -119,6 +120,8 @@ class Experiment:
             predict_input_fn: What `predict` reads by default; called with mode PREDICT.
             serving_input_receiver_fn: What an export is fed, see `framework.serving`; `framework.serving` builds some.
                 None: features as the batches of training have them.
+            strict_bindings: Whether a gin binding that nothing uses is refused, in place of a warning, before anything
+                is trained with evaluation.
 
         Raises:
             ConfigurationError: For any value that breaks its rule.
@@ -127,7 +130,10 @@ class Experiment:
             remedy = 'Bind it: `Experiment.model_fn = @my.model_fn`.'
             raise errors.missing('Experiment.model_fn', 'an experiment', remedy)
         if run_config is not None and not isinstance(run_config, RunConfig):
-            raise errors.ConfigurationTypeError(f'`Experiment.run_config` [{run_config!r}] must be a RunConfig.')
+            raise errors.ConfigurationTypeError(
+                f'`Experiment.run_config` [{run_config!r}] must be a RunConfig. In gin: `Experiment.run_config = '
+                '@RunConfig()`, with the parentheses.'
+            )
         positive('Experiment.train_steps', train_steps)
         positive('Experiment.train_epochs', train_epochs)
         period = EvalPeriod(eval_every_steps, eval_every_epochs, eval_every_secs)
@@ -168,6 +174,7 @@ class Experiment:
         if predict_input_fn is not None:
             input_functions.check_input_fn(predict_input_fn, name='Experiment.predict_input_fn')
         self._predict_input_fn = predict_input_fn
+        self._strict_bindings = settings.checked_bool('Experiment.strict_bindings', strict_bindings)
         self._receiver_fn = settings.checked_callable('Experiment.serving_input_receiver_fn', serving_input_receiver_fn)
 
     def train_and_evaluate(self) -> RunResult:
@@ -306,6 +313,7 @@ class Experiment:
         """Builds the graph of training and evaluation, and returns what is in it; nothing is written or trained."""
         built, apart = self._graphs(self._seed or 0).training(self._training_data(), self._eval_sets)
         start.follow(self._policies, built, apart, self._eval_sets)
+        config.check_all_used(self._strict_bindings)
         return description.describe(built, apart, self._schedule(self._eval_sets))
 
     # Training.
@@ -330,6 +338,8 @@ class Experiment:
             warm_start=self._warm_start,
             level=self._level,
             resume=self._resume,
+            calls_all=len(sets) == len(self._eval_sets),
+            strict_bindings=self._strict_bindings,
         ).run()
         self._export_best(directory, result)
         logging.info('Result:\n%s', tables.result_table(result))

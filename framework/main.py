@@ -27,6 +27,7 @@ from framework.experiment import Experiment
 from framework.session import holding
 
 _FILE_FLAGS = ('gin_file', 'gin_files')
+_GIVEN = ('model_dir', 'resume', 'strict_bindings')  # to `Experiment`, over what gin binds
 _BINDING_FLAGS = ('gin_param', 'gin_params', 'gin_bindings')
 USAGE_EXIT_CODE = errors.ConfigurationError.exit_code
 
@@ -68,6 +69,12 @@ def _describe(experiment: Experiment, _: flags.FlagValues) -> int:
     return 0
 
 
+def _config(_: Experiment, __: flags.FlagValues) -> int:
+    overridden = ''.join(f'# {each}.\n' for each in config.overridden())
+    sys.stdout.write(f'{config.config_text()}\n{overridden}\n{config.overview()}')
+    return 0
+
+
 def _checkpoint(values: flags.FlagValues) -> str:
     return values.checkpoint or holding.LATEST
 
@@ -78,13 +85,14 @@ class _Mode(NamedTuple):
 
 
 _MODES = {
-    'train_and_evaluate': _Mode(_train_and_evaluate, ('rerun',)),
+    'train_and_evaluate': _Mode(_train_and_evaluate, ('rerun', 'strict_bindings')),
     'train': _Mode(_train, ('rerun',)),
     'evaluate': _Mode(_evaluate, ('sets', 'checkpoint', 'all')),
     'predict': _Mode(_predict, ('sets', 'checkpoint', 'output')),
     'export': _Mode(_export, ('checkpoint',)),
-    'smoke': _Mode(_smoke),
-    'describe': _Mode(_describe),
+    'smoke': _Mode(_smoke, ('strict_bindings',)),
+    'describe': _Mode(_describe, ('strict_bindings',)),
+    'config': _Mode(_config),
 }
 
 
@@ -110,6 +118,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list(
         'sets', [], 'The sets to evaluate, all by default; the set to predict for.', flag_values=flag_values
     )
+    flags.DEFINE_boolean('strict_bindings', False, 'Refuses gin bindings that nothing uses.', flag_values=flag_values)
     flags.DEFINE_boolean('all', False, 'With --mode=evaluate: every commit in turn.', flag_values=flag_values)
 
 
@@ -148,7 +157,7 @@ def _run(flag_values: flags.FlagValues) -> int:
         )
     _check_flags_of_modes(flag_values)
     mode, given = _load(flag_values)
-    given |= {name: flag_values[name].value for name in ('model_dir', 'resume') if flag_values[name].value}
+    given |= {name: flag_values[name].value for name in _GIVEN if flag_values[name].value}
     experiment = config.build('Experiment', **given)
     with config.gin_errors():
         return _MODES[mode].run(experiment, flag_values)

@@ -94,9 +94,10 @@ def checked_evaluation_graph(value: Any) -> bool:
 def checked_instance(name: str, value: Any, kind: type) -> Any:
     """Returns a setting that is an object of ours or None; raises a `ConfigurationTypeError` for anything else."""
     if value is not None and not isinstance(value, kind):
+        article = 'an' if kind.__name__[0] in 'AEIO' else 'a'
         raise errors.ConfigurationTypeError(
-            f'`{name}` [{value!r}] must be a {kind.__name__}, or None. In gin: `{name} = @{kind.__name__}()`, with the '
-            'parentheses.'
+            f'`{name}` [{value!r}] must be {article} {kind.__name__}, or None. In gin: `{name} = '
+            f'@{kind.__name__}()`, with the parentheses.'
         )
     return value
 

@@ -367,7 +367,7 @@ def test_what_a_warm_start_loads_is_told(trained, tmp_path, caplog):
         ({'eval_every_epochs': 2}, r'`Experiment.eval_every_steps` \[5\] and .*say different things'),
         ({'eval_every_secs': -1, 'eval_every_steps': None}, r'`Experiment.eval_every_secs` \[-1\] must be a positive'),
         ({'keep_best': 'valid/loss'}, r"`Experiment.keep_best` \['valid/loss'\] must be a KeepBest.*= @KeepBest\(\)"),
-        ({'early_stopping': KeepBest(metric='valid/loss')}, r'`Experiment.early_stopping` .* must be a EarlyStopping'),
+        ({'early_stopping': KeepBest(metric='valid/loss')}, r'`Experiment.early_stopping` .* must be an EarlyStopping'),
         ({'on_nan': 'explode'}, r"`Experiment.on_nan` \['explode'\] is no such choice"),
         ({'train_metrics': 1}, r'`Experiment.train_metrics` \[1\] must be True or False'),
         ({'warm_start_from': 3}, r'`warm_start_from` \[3\] must be a path'),

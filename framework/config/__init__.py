@@ -7,13 +7,15 @@ the line and the binding, the rule, and the nearest valid name. Errors of the us
 from framework.config.calls import (
     bound_parameters,
     build,
+    check_all_used,
     gin_errors,
     operative_text,
     unused_bindings,
     unused_report,
 )
 from framework.config.loading import load
-from framework.config.registry import clear
+from framework.config.parameters import overview
+from framework.config.places import clear, overridden
 from framework.config.texts import bindings_in, bound_values, config_text, dropped_bindings, imports_in, left_out
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     'bound_parameters',
     'bound_values',
     'build',
+    'check_all_used',
     'clear',
     'config_text',
     'dropped_bindings',
@@ -29,6 +32,8 @@ __all__ = [
     'left_out',
     'load',
     'operative_text',
+    'overridden',
+    'overview',
     'unused_bindings',
     'unused_report',
 ]

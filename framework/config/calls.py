@@ -2,16 +2,18 @@
 
 import contextlib
 import functools
+import inspect
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gin
+from absl import logging
 from gin import config as gin_config
 
 from framework import errors
-from framework.config import registry
+from framework.config import places, registry
 
 
 def build(selector: str, /, **overrides: Any) -> Any:
@@ -34,24 +36,26 @@ def build(selector: str, /, **overrides: Any) -> Any:
 
 @contextlib.contextmanager
 def gin_errors() -> Iterator[None]:
-    """Translates what gin raises when a configurable is called without its arguments.
+    """Translates what gin raises when a configurable is called without its arguments, or bound after loading.
 
     The sentence that gin adds to whatever passes through a configurable is taken off our own errors, which already
-    explain themselves. Any other error passes through.
+    explain themselves; where the value that they are about is bound in a text, they begin with its place. Any other
+    error passes through.
 
     Yields:
         None, once.
 
     Raises:
-        ConfigurationError: A required argument is not bound.
+        ConfigurationError: A required argument is not bound, or gin is locked.
     """
     try:
         yield
     except Exception as error:
         original = registry.original_error(error)
         if isinstance(original, errors.FrameworkError):
+            original.args = (places.begin_for(str(original)) + str(original),)
             raise original from original.__cause__
-        sentence = _missing_arguments(error)
+        sentence = _missing_arguments(error) or _bound_after_loading(error)
         if sentence is None:
             raise
         raise errors.ConfigurationError(sentence) from error
@@ -92,6 +96,29 @@ def unused_bindings() -> list[str]:
     return sorted(registry.binding_name(*binding) for binding in registry.bindings() if binding not in used)
 
 
+def check_all_used(strict: bool = False) -> None:
+    """Says in a warning which bindings no call has used so far, once all has been called that will be.
+
+    Args:
+        strict: Whether that is refused.
+
+    Raises:
+        ConfigurationError: If `strict`, and there are such bindings.
+    """
+    unused = unused_bindings()
+    if unused and strict:
+        raise errors.ConfigurationError(
+            f'{unused_report(unused)} `Experiment.strict_bindings` refuses that: correct {_it(unused)} or take '
+            f'{_it(unused)} out.'
+        )
+    if unused:
+        logging.warning('%s', unused_report(unused))
+
+
+def _it(things: Sequence[Any]) -> str:
+    return 'it' if len(things) == 1 else 'them'
+
+
 def unused_report(unused: Sequence[str]) -> str:
     """Returns a sentence for a warning about unused bindings, or '' where there are none."""
     if not unused:
@@ -120,9 +147,31 @@ def _missing_arguments(error: Exception) -> str | None:
     if not names or not set(names) <= set(registry.parameters(registry.REGISTRY[selector])):
         return None
     bindings = [f'{registry.binding_name(scope, selector, name)} = ...' for name in names]
+    where = places.begin_for_call(selector, scope)
+    if where and not inspect.isclass(registry.REGISTRY[selector].wrapped):
+        reference = '/'.join(filter(None, (scope, registry.short_name(selector))))
+        return (
+            f'{where}`@{reference}()` is a call, and nothing gives it {registry.listed(names)}. Write `@{reference}`, '
+            f'without the parentheses, for the function itself, or bind {registry.listed(bindings)}.'
+        )
     return (
-        f'`{registry.short_name(selector)}` needs {registry.listed(names)}, and neither the gin configuration nor the '
-        f'caller gives {"it" if len(names) == 1 else "them"}. Bind {registry.listed(bindings)}.'
+        f'{where}`{registry.short_name(selector)}` needs {registry.listed(names)}, and neither the gin configuration '
+        f'nor the caller gives {_it(names)}. Bind {registry.listed(bindings)}.'
+    )
+
+
+def _bound_after_loading(error: Exception) -> str | None:
+    """Returns the sentence about code that binds or registers after gin was locked, or None for any other error."""
+    message = str(registry.original_error(error))
+    refused = re.match('Attempted to (modify locked|add a new configurable)', message)
+    if not (refused and isinstance(error, RuntimeError) and registry.is_raised_by_gin(error)):
+        return None
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != gin_config.__file__]
+    place = f'{frames[-1].filename}:{frames[-1].lineno}, `{frames[-1].line}`'
+    return (
+        f'In {place}: gin is locked once the configuration is loaded, so that what a run was told stays what it did. '
+        'Bind it in a gin file or on the command line, register it where its module is imported, or write '
+        '`with gin.unlock_config():` around it.'
     )
 
 

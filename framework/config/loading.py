@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import gin
+from absl import logging
 from gin import config as gin_config
 from gin import config_parser
 
 from framework import errors
-from framework.config import registry, statements, symbols
+from framework.config import places, registry, statements, symbols
+from framework.config.places import Place
 from framework.config.statements import Source
 
 
@@ -42,14 +44,13 @@ def load(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
         loader.load_source(Source(binding))
     loader.check_references()
     loader.check_macros()
+    for overridden in places.overridden():
+        logging.info('%s.', overridden)
     _lock()
 
 
 class _Loader:
-    """Applies the statements of gin texts one by one, and remembers where each binding stands."""
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, str, str], str] = {}
+    """Applies the statements of gin texts one by one, and notes where each binding stands."""
 
     def load_file(self, name: str, where: str = '', includers: tuple[str, ...] = ()) -> None:
         source = statements.read(name, os.path.dirname(includers[-1]) if includers else '', where)
@@ -71,10 +72,11 @@ class _Loader:
                     case config_parser.BlockDeclaration():
                         symbols.resolve(statement.selector, context, where)
                     case _:
-                        self._bind(statement, context, where)
+                        self._bind(statement, context, source.place(statement.location.line_num))
             registry.IMPORTS.update(context.imports)
 
-    def _bind(self, statement: Any, context: Any, where: str) -> None:
+    def _bind(self, statement: Any, context: Any, place: Place) -> None:
+        where = place.begin()
         scope, selector, name = statement.scope, statement.selector, statement.arg_name
         if not name:  # `LR = 0.1`, which gin reads as the selector `LR` without a parameter
             scope, selector, name = '/'.join(filter(None, (scope, selector))), registry.MACRO, 'value'
@@ -83,12 +85,12 @@ class _Loader:
             gin.bind_parameter((scope, symbols.written(configurable, selector), name), statement.value)
         except ValueError as error:
             raise errors.ConfigurationError(where + _no_parameter(configurable, selector, name, error)) from error
-        self._places[scope, configurable.selector, name] = where
+        places.note((scope, configurable.selector, name), place)
 
     def check_references(self) -> None:
         """Refuses macros that nothing defines, and `%gin.REQUIRED` that nothing overrides."""
         for binding, value in registry.bindings().items():
-            where = self._places.get(binding, '')
+            where = places.begin_of(binding)
             for reference in gin_config.iterate_references(value):
                 selector = reference.configurable.selector
                 if selector == registry.MACRO and reference.config_key not in registry.BOUND:
@@ -102,7 +104,7 @@ class _Loader:
             graphlib.TopologicalSorter(_macros_of_macros()).prepare()
         except graphlib.CycleError as error:
             circle = error.args[1][::-1]  # it holds a macro after those that it refers to
-            where = self._places.get((circle[0], registry.MACRO, 'value'), '')
+            where = places.begin_of((circle[0], registry.MACRO, 'value'))
             rounds = ' -> '.join(f'`%{name}`' for name in circle)
             raise errors.ConfigurationError(
                 where + f'the macros go in a circle: {rounds}. Give one of them a value of its own.'

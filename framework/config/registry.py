@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import gin
 from gin import config as gin_config
 
 from framework import errors
@@ -30,11 +29,6 @@ CONSTANT = 'gin.constant'
 BINDING_FORM = 'A binding reads `configurable.parameter = value`.'
 _ARGS = inspect.Parameter.VAR_POSITIONAL
 _KWARGS = inspect.Parameter.VAR_KEYWORD
-
-
-def clear() -> None:
-    """Forgets all bindings, macros, constants and singletons, and unlocks gin; registered configurables stay."""
-    gin.clear_config(clear_constants=True)
 
 
 def is_used() -> bool:

@@ -14,6 +14,7 @@ from gin import config_parser, resource_reader
 
 from framework import errors
 from framework.config import registry, symbols
+from framework.config.places import Place
 
 _VALUE_FORM = (
     "A value is a Python literal (`1e-3`, `'text'`, `[1, 2]`, `{'a': 1}`, `True`, `None`), a reference (`@name`, "
@@ -28,13 +29,16 @@ class Source:
     text: str
     path: str = ''
 
+    def place(self, line: int) -> Place:
+        """Returns the place of the statement in a line (from 1)."""
+        if not self.path:
+            return Place(self.text.strip())
+        lines = self.text.splitlines()
+        return Place(lines[line - 1].strip() if line <= len(lines) else '', self.path, line)
+
     def at(self, line: int) -> str:
         """Returns how a message about a line (from 1) begins."""
-        if not self.path:
-            return f'In the binding `{self.text.strip()}`: '
-        lines = self.text.splitlines()
-        statement = lines[line - 1].strip() if line <= len(lines) else ''
-        return f'In {self.path}, line {line}, `{statement}`: '
+        return self.place(line).begin()
 
     def at_statement(self, line: int) -> str:
         """Returns how a message about the first statement from a line on begins."""

@@ -75,7 +75,7 @@ class _Text:
         chunks = [self._checked(chunk) for chunk in _STATEMENT.split(gin.config_str())]
         lost = []
         for key, name in sorted((key, self._names[key]) for key in self._left):
-            line = f'{name} = {_written(self._left[key])}'
+            line = f'{name} = {value_text(self._left[key])}'
             if self._binds(line, key):
                 chunks.append(line)
             else:
@@ -104,7 +104,7 @@ class _Text:
     def _binds(self, text: str, key: _Key) -> bool:
         """Whether a text binds the value that is bound now; equal is not enough, for the order in a dict may count."""
         with contextlib.suppress(errors.ConfigurationError):
-            return self._parsed(text) == (key, _written(self._left[key], _identified))
+            return self._parsed(text) == (key, value_text(self._left[key], _identified))
         return False
 
     def _parsed(self, text: str) -> tuple[_Key, str]:
@@ -112,21 +112,27 @@ class _Text:
         (statement,) = statements.parse(Source(text), self._context)
         if not isinstance(statement, config_parser.BindingStatement):
             raise errors.ConfigurationError(f'`{text}` is no binding.')
-        value = _written(statement.value, _identified)
+        value = value_text(statement.value, _identified)
         if not statement.arg_name:
             return ('/'.join(filter(None, (statement.scope, statement.selector))), registry.MACRO, 'value'), value
         selector = symbols.resolve(statement.selector, self._context).selector
         return (statement.scope, selector, statement.arg_name), value
 
 
-def _written(value: Any, leaf: Callable[[Any], str] = repr) -> str:
-    """Returns a value as gin reads it, with the order of dicts and infinities, for which there is no literal."""
+def value_text(value: Any, leaf: Callable[[Any], str] = repr) -> str:
+    """Returns a value as gin reads it, with the order of dicts and infinities, for which there is no literal.
+
+    Args:
+        value: The value.
+        leaf: Writes what is no dict, list, tuple or infinity.
+    """
     if type(value) is dict:
-        return '{' + ', '.join(f'{_written(key, leaf)}: {_written(item, leaf)}' for key, item in value.items()) + '}'
+        items = (f'{value_text(key, leaf)}: {value_text(item, leaf)}' for key, item in value.items())
+        return '{' + ', '.join(items) + '}'
     if type(value) is list:
-        return '[' + ', '.join(_written(item, leaf) for item in value) + ']'
+        return '[' + ', '.join(value_text(item, leaf) for item in value) + ']'
     if type(value) is tuple:
-        return '(' + ''.join(f'{_written(item, leaf)}, ' for item in value).rstrip() + ')'
+        return '(' + ''.join(f'{value_text(item, leaf)}, ' for item in value).rstrip() + ')'
     if type(value) is float and abs(value) == float('inf'):
         return '1e999' if value > 0 else '-1e999'
     return leaf(value)

@@ -66,6 +66,8 @@ class Start:
     warm_start: WarmStartSettings | None
     level: str
     resume: str
+    calls_all: bool
+    strict_bindings: bool
 
     def run(self) -> RunResult:
         """Trains, and returns how the run ended.
@@ -167,7 +169,14 @@ class Start:
 
     def _write_configuration(self, built: Compiled, seed: int) -> None:
         directory = self.directory
-        run_dir.write_atomically(directory.config_file, config.config_text())
+        text = config.config_text()
+        run_dir.write_atomically(directory.config_file, text)
+        if lost := config.left_out(text):
+            logging.warning(
+                "gin can't write the values of these bindings, so that `config.gin` only names them, and a run from it "
+                'is another: %s. Make them in a configurable, and bind that.',
+                ', '.join(f'`{name}`' for name in lost),
+            )
         run_dir.write_atomically(directory.operative_config_file, config.operative_text())
         facts = provenance.collect(
             sys.argv,
@@ -180,8 +189,8 @@ class Start:
         run_dir.write_atomically(directory.provenance_file, json.dumps(facts, indent=2) + '\n')
 
     def _tell(self, built: Compiled) -> None:
-        if self.sets and (unused := config.unused_bindings()):
-            logging.warning('%s', config.unused_report(unused))
+        if self.calls_all:
+            config.check_all_used(self.strict_bindings)
         logging.info('%s', self.schedule)
         logging.info('Variables:\n%s', tables.parameter_table(description.parameters(built)))
 
