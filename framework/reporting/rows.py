@@ -118,6 +118,7 @@ class PassRow:
         batches: The number of batches read.
         examples: The number of examples read.
         secs: The duration of the pass.
+        summary: Serialized `Summary` of its first batch: images, histograms, curves that model_fn collected.
     """
 
     step: int
@@ -126,6 +127,7 @@ class PassRow:
     batches: int
     examples: int
     secs: float
+    summary: bytes = b''
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,8 @@ class EventWriter(writers.Writer):
         self._add(run_dir.TRAIN, row.step, summary)
 
     def write_pass(self, row: rows.PassRow) -> None:
-        """Writes the metrics into the set's directory."""
-        summary = tf.compat.v1.Summary()
+        """Writes the metrics and the summaries into the set's directory."""
+        summary = tf.compat.v1.Summary.FromString(row.summary)
         for name in sorted(set(row.metrics) - {_AXIS}):
             summary.MergeFrom(self._metric(name, values.plain(row.metrics[name])))
         self._add(row.stream, row.step, summary)

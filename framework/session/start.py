@@ -115,7 +115,9 @@ class Start:
         plan = dataclasses.replace(plan, state={_TOLD: tensorboard.parts(row)})
         with contextlib.closing(writers.Writers([*of_run, over_time])) as writer:
             writer.write_start(row)
-            known.run = loop.Loop(built, Evaluation(built, shared, fuse=self.run_config.fuse), self.store, writer, plan)
+            most = self.run_config.eval_summaries
+            evaluation = Evaluation(built, shared, fuse=self.run_config.fuse, summaries=most)
+            known.run = loop.Loop(built, evaluation, self.store, writer, plan)
             with _failure_told(writer, known):
                 result = known.run.run(newest)
             writer.write_end(result)
