@@ -372,6 +372,7 @@ class Experiment:
             hooked=bool(self._train_hooks),
             fuse=self._config.fuse,
             xla=self._config.xla,
+            eval_summaries=self._config.eval_summaries,
         )
 
     # Checkpoints.

@@ -184,6 +184,8 @@ class RunConfig:
         log_step_count_steps: Steps between two lines of progress, and between two `global_step/sec`, 100 where neither
             is given. Both None: none. Metrics of training are accumulated between two lines.
         log_step_count_secs: Seconds between two lines of progress.
+        eval_summaries: How many of the summaries that model_fn collected in EVAL (images, histograms, curves; a scalar
+            of a batch is no metric) a pass writes at most: those of its first batch. 0: none, and none is computed.
         intra_op_threads: Threads that share the work of one op, for all sessions of the process; None: as
             `session_config` says, which by default is one a core. With 1, small ops wait for no other thread.
         inter_op_threads: Ops that run at the same time; None: as `session_config` says.
@@ -207,6 +209,7 @@ class RunConfig:
     keep_checkpoint_every_n_hours: float = 10000.0
     log_step_count_steps: int | None = _UNSET
     log_step_count_secs: float | None = _UNSET
+    eval_summaries: int = 50
     intra_op_threads: int | None = None
     inter_op_threads: int | None = None
     autotune_evaluation: bool = False
@@ -220,6 +223,8 @@ class RunConfig:
             raise errors.ConfigurationTypeError(
                 f'`RunConfig.autotune_evaluation` [{self.autotune_evaluation!r}] must be True or False.'
             )
+        if self.eval_summaries != 0:
+            positive('RunConfig.eval_summaries', self.eval_summaries or -1, what='0 or a positive integer')
         errors.checked_choice('RunConfig.fuse', self.fuse, (AUTO, OFF, REQUIRE))
         if self.xla is not None:
             errors.checked_choice('RunConfig.xla', self.xla, (STEP, LOOP))

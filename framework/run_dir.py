@@ -104,6 +104,11 @@ class RunDir:
             return self.path
         return self._join(stream if stream == UNNAMED_SET else f'eval_{stream}')
 
+    @property
+    def hparams(self) -> str:
+        """The directory of what TensorBoard's dashboard of hyperparameters shows."""
+        return self._join('hparams')
+
     def exports(self, name: str) -> str:
         """Returns the directory of the exports of one kind.
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -77,6 +78,10 @@ class RecordingWriter(writers.Writer):
     def __init__(self) -> None:
         self.rows: list[Any] = []
 
+    def write_start(self, row: rows.StartRow) -> None:
+        """Keeps the row."""
+        self.rows.append(row)
+
     def write_step(self, row: rows.StepRow) -> None:
         """Keeps the row."""
         self.rows.append(row)
@@ -92,6 +97,10 @@ class RecordingWriter(writers.Writer):
     def write_phase(self, row: rows.PhaseRow) -> None:
         """Keeps the row."""
         self.rows.append(row)
+
+    def write_end(self, result: rows.RunResult) -> None:
+        """Keeps the result."""
+        self.rows.append(result)
 
 
 class RecordingHook(v1.train.SessionRunHook):
@@ -150,12 +159,21 @@ def json_lines(path: str | os.PathLike[str], *volatile: str) -> list[dict[str, A
     return [{name: value for name, value in line.items() if name not in volatile} for line in lines]
 
 
-def event_values(directory: str | os.PathLike[str]) -> list[tuple[int, str, bytes]]:
-    """Returns step, tag and value of every event in a directory's event files, but for the rates of steps."""
+_VOLATILE = re.compile(r'global_step/sec|run/command|_hparams_/.*')
+
+
+def event_values(directory: str | os.PathLike[str], everything: bool = False) -> list[tuple[int, str, bytes]]:
+    """Returns step, tag and value of every event in a directory's event files.
+
+    Args:
+        directory: The directory. Those below it aren't read.
+        everything: Whether what differs between equal runs is among them: rates, times of the start and the end, the
+            command line.
+    """
     return [
         (event.step, value.tag, value.SerializeToString())
         for path in sorted(pathlib.Path(directory).glob('*tfevents*'))
         for event in v1.train.summary_iterator(str(path))
         for value in event.summary.value
-        if value.tag != 'global_step/sec'
+        if everything or not _VOLATILE.fullmatch(value.tag)
     ]

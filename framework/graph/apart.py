@@ -64,14 +64,25 @@ def _entanglement(calls: Calls, tower: Tower) -> str | None:
     fetches = [tower.update, *tower.values.values()]
     if tower.local_init is not None:
         fetches.append(tower.local_init)
-    written = movement.changed(fetches, _variables_of_others(tower))
-    if written:
-        return f'it writes `{written[0].op.name}`, which is not its own'
     table = next(_shared_tables(calls, tower), None)
     if table is not None:
         return f'it has the table `{table}` in common with another call'
     if tower.collections.get(v1.GraphKeys.QUEUE_RUNNERS):
         return 'its model_fn makes queue runners'
+    return touches_others(calls, tower, fetches)
+
+
+def touches_others(calls: Calls, tower: Tower, fetches: Sequence[tf.Tensor | tf.Operation]) -> str | None:
+    """Returns what of other calls a run of some fetches reads or writes, as the end of a sentence; None for nothing.
+
+    Args:
+        calls: What the calls of the default graph made.
+        tower: The evaluation call that the fetches belong to.
+        fetches: Ops and tensors.
+    """
+    written = movement.changed(fetches, _variables_of_others(tower))
+    if written:
+        return f'it writes `{written[0].op.name}`, which is not its own'
     for op in movement.ancestors(fetches):
         if op.type.startswith(_KEEP_STATE) and op.name not in tower.input.ends:
             return f'it keeps state in `{op.name}` [{op.type}], which no pass resets'

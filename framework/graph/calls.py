@@ -119,6 +119,7 @@ class Tower:
         values: The metrics by name, `loss` among them.
         variables: The local variables of the call.
         collections: What the call added to the graph's collections.
+        summary: The merged summaries that the call collected, but scalars; None where there are none.
         fused: Many batches in one run, None where that can't be, or was not asked for.
         unfused: Why it can't be, as sentences; empty where it can, or was not asked for.
     """
@@ -134,6 +135,7 @@ class Tower:
     values: Mapping[str, tf.Tensor]
     variables: Sequence[tf.Variable]
     collections: collections.Snapshot
+    summary: tf.Tensor | None = None
     fused: FusedPass | None = None
     unfused: Sequence[str] = ()
 

@@ -19,6 +19,7 @@ from framework.graph import (
     collections,
     fused,
     movement,
+    pass_summaries,
     sharing,
     sources,
     streams,
@@ -103,6 +104,7 @@ def compile_graph(
         own = [*building.local_variables(before), *(keys.variables if keys else ())]
         init = _evaluation_init(own, towers, made)
         draws = _draws(keys, train)
+        towers = pass_summaries.summarised(towers, builder.calls)
         if fuse:
             if train is not None:
                 train = fused.fuse_training(train, draws.tick, builder.global_step, xla)

@@ -47,6 +47,26 @@ class StreamRow:
 
 
 @dataclass(frozen=True)
+class StartRow:
+    """A start of a run: what it is.
+
+    Attributes:
+        step: The global step that it goes on from, 0 for a fresh run. Rows of later steps come again: who keeps those
+            of a start before, which did not get to save itself, leaves them out.
+        hparams: What was configured, by name: the bindings of gin, `params` as far as it is a dict, and the seed.
+        texts: For people, by name: `configuration`, `command`, `git_diff`, `parameters`; those that there are.
+        charts: The metrics that are one number each, of training and of all sets.
+        graph: The serialized GraphDef, without the values of large constants.
+    """
+
+    step: int
+    hparams: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    charts: Sequence[str] = ()
+    graph: bytes = b''
+
+
+@dataclass(frozen=True)
 class StepRow:
     """The end of a log period of training.
 
@@ -98,6 +118,7 @@ class PassRow:
         batches: The number of batches read.
         examples: The number of examples read.
         secs: The duration of the pass.
+        summary: Serialized `Summary` of its first batch: images, histograms, curves that model_fn collected.
     """
 
     step: int
@@ -106,6 +127,7 @@ class PassRow:
     batches: int
     examples: int
     secs: float
+    summary: bytes = b''
 
 
 @dataclass(frozen=True)

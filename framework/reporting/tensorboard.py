@@ -2,10 +2,11 @@
 
 import collections
 import glob
+import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from absl import logging
 from google.protobuf import message
 
 from framework import run_dir
-from framework.reporting import rows, values, writers
+from framework.reporting import dashboards, event_files, rows, values, writers
 
 _LOSS = 'loss'
 _RATE = 'global_step/sec'
 _AXIS = 'global_step'
+_GRAPH, _LAYOUT = 'graph', 'layout'  # of what a start writes, beside texts
 _OWN = re.compile(r'\.\d{19}\.\d+\.run$')
 
 
@@ -35,20 +37,47 @@ class EventWriter(writers.Writer):
     - anything else: nothing, with one warning a metric.
 
     `global_step`, the axis, isn't written. `loss_per_example` is, whether it is the model's own metric or ours.
+
+    What the run is (its graph, texts, the layout of charts) is written once: a start that goes on writes those texts
+    and that layout which have changed.
+
+    A thread writes. What fails there is raised by the next call, as a `RunError`.
     """
 
-    def __init__(self, directory_of: Callable[[str], str], own_tags: Collection[str] = ()):
+    def __init__(
+        self,
+        directory_of: Callable[[str], str],
+        own_tags: Collection[str] = (),
+        *,
+        known: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ):
         """Names the directories.
 
         Args:
             directory_of: Returns the directory of a stream, for example `RunDir.events_dir`. It is made with the
                 stream's first row.
             own_tags: The tags of the model's own summaries of training: a metric of the same name draws no curve.
+            known: What `parts` said of the start whose files this one goes on with.
+            clock: Returns the time in seconds since the epoch.
         """
         self._directory_of = directory_of
-        self._files: dict[str, tf.compat.v1.summary.FileWriter] = {}
+        self._files = event_files.EventFiles()
         self._warned: set[str] = set()
         self._tags = set(own_tags)
+        self._known = dict(known or {})
+        self._clock = clock
+
+    def write_start(self, row: rows.StartRow) -> None:
+        """Writes what the run is, as far as its files don't say so already."""
+        said = parts(row)
+        new = {name for name, digest in said.items() if self._known.get(name) != digest}
+        if row.graph and _GRAPH not in self._known:
+            self._files.add(self._directory_of(run_dir.TRAIN), self._event(row.step, graph_def=row.graph))
+        if _LAYOUT in new:
+            self._add(run_dir.TRAIN, row.step, dashboards.layout(row.charts))
+        for name in sorted(new & row.texts.keys()):
+            self._add(run_dir.TRAIN, row.step, dashboards.text(f'run/{name}', dashboards.verbatim(row.texts[name])))
 
     def write_step(self, row: rows.StepRow) -> None:
         """Writes the rate and the metrics, but those whose curve the model's own summaries draw."""
@@ -65,35 +94,33 @@ class EventWriter(writers.Writer):
         self._add(run_dir.TRAIN, row.step, summary)
 
     def write_pass(self, row: rows.PassRow) -> None:
-        """Writes the metrics into the set's directory."""
-        summary = tf.compat.v1.Summary()
+        """Writes the metrics and the summaries into the set's directory."""
+        summary = tf.compat.v1.Summary.FromString(row.summary)
         for name in sorted(set(row.metrics) - {_AXIS}):
             summary.MergeFrom(self._metric(name, values.plain(row.metrics[name])))
         self._add(row.stream, row.step, summary)
 
     def flush(self) -> None:
-        """Writes out what the writers hold back."""
-        for file in self._files.values():
-            file.flush()
+        """Writes out what is held back."""
+        self._files.flush()
 
     def close(self) -> None:
-        """Closes all files, even if some fail."""
-        files = list(self._files.values())
-        self._files.clear()
-        writers.close_all(files)
+        """Closes all files."""
+        self._files.close()
 
     def _add(self, stream: str, step: int, summary: tf.compat.v1.Summary) -> None:
-        if stream not in self._files:
-            self._files[stream] = _open(self._directory_of(stream))
-        self._files[stream].add_summary(summary, step)
+        self._files.add(self._directory_of(stream), self._event(step, summary=summary))
+
+    def _event(self, step: int, **what: Any) -> tf.compat.v1.Event:
+        return tf.compat.v1.Event(wall_time=self._clock(), step=int(step), **what)
 
     def _metric(self, name: str, value: Any) -> tf.compat.v1.Summary:
         if isinstance(value, bool | int | float):
             return _scalar(name, value)
         if isinstance(value, bytes):
-            return _nested(name, value) or _text(name, value)
+            return _nested(name, value) or dashboards.text(name, value.decode(errors='replace'))
         if isinstance(value, str):
-            return _text(name, value.encode())
+            return dashboards.text(name, value)
         tensor = _tensor(name, value)
         if tensor is None and value is not None:
             self._warn(name, value)
@@ -109,12 +136,10 @@ class EventWriter(writers.Writer):
             )
 
 
-def _open(directory: str) -> tf.compat.v1.summary.FileWriter:
-    # TensorFlow names the file by the second and truncates one that exists: a run that starts again within a second,
-    # or a user's own writer in the directory, would destroy events. Nanoseconds keep the names in order, too.
-    suffix = f'.{time.time_ns()}.{os.getpid()}.run'
-    with tf.Graph().as_default():  # outside a graph the constructor refuses to work
-        return tf.compat.v1.summary.FileWriter(directory, filename_suffix=suffix)
+def parts(row: rows.StartRow) -> dict[str, str]:
+    """Returns what a start writes of the run, by name a digest, to be kept with the lengths of the files."""
+    named = {_GRAPH: '', _LAYOUT: ' '.join(row.charts), **row.texts}
+    return {name: hashlib.sha256(content.encode()).hexdigest()[:16] for name, content in named.items()}
 
 
 def own_files(directory: str | os.PathLike[str]) -> list[str]:
@@ -137,12 +162,6 @@ def _nested(tag: str, serialized: bytes) -> tf.compat.v1.Summary | None:
         value.tag = f'{tag}/{i}'
     # Short texts can be valid protos too, but then they hold unknown fields and no value. No bytes are no summary.
     return summary if summary.value or not serialized else None
-
-
-def _text(tag: str, text: bytes) -> tf.compat.v1.Summary:
-    summary = _summary(tag=tag, tensor=tf.make_tensor_proto(text.decode(errors='replace'), dtype=tf.string))
-    summary.value[0].metadata.plugin_data.plugin_name = 'text'
-    return summary
 
 
 def _tensor(tag: str, value: Any) -> tf.compat.v1.Summary | None:

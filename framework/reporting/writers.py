@@ -18,7 +18,12 @@ class Writer:
     the run. Steps never decrease, but several rows may share one: a step's summaries, its log line and the passes
     over each set. A writer opens its files at its first row, so that a writer without rows leaves nothing behind.
     After `close` a writer may not be used.
+
+    A run that was killed goes on from its newest commit, and tells again what came after that: see `StartRow.step`.
     """
+
+    def write_start(self, row: rows.StartRow) -> None:
+        """Is told what the run is, before anything else."""
 
     def write_step(self, row: rows.StepRow) -> None:
         """Is told the loss and the rate at the end of a log period of training."""
@@ -32,6 +37,9 @@ class Writer:
     def write_phase(self, row: rows.PhaseRow) -> None:
         """Is told how long a phase of the run took."""
 
+    def write_end(self, result: rows.RunResult) -> None:
+        """Is told how the run ended, also one that failed; after anything else."""
+
     def flush(self) -> None:
         """Puts everything told so far where a reader of the files finds it, before a commit counts on it."""
 
@@ -44,6 +52,11 @@ class Writers(Writer):
 
     def __init__(self, writers: Sequence[Writer]):
         self._writers = tuple(writers)
+
+    def write_start(self, row: rows.StartRow) -> None:
+        """Tells all."""
+        for writer in self._writers:
+            writer.write_start(row)
 
     def write_step(self, row: rows.StepRow) -> None:
         """Tells all."""
@@ -64,6 +77,11 @@ class Writers(Writer):
         """Tells all."""
         for writer in self._writers:
             writer.write_phase(row)
+
+    def write_end(self, result: rows.RunResult) -> None:
+        """Tells all."""
+        for writer in self._writers:
+            writer.write_end(result)
 
     def flush(self) -> None:
         """Flushes all."""

@@ -16,6 +16,7 @@ from absl import logging
 from tensorflow.compat import v1
 
 from framework import run_config
+from framework.graph.calls import Tower
 from framework.reporting.rows import Metrics, PassRow, RunResult
 from framework.reporting.writers import Writer
 from framework.session import ends, holding, opening
@@ -42,6 +43,11 @@ class DetachedEvaluation:
     def metrics(self, stream: str) -> list[str]:
         """Returns the names of a set's metrics."""
         return list(self._evaluation.compiled.tower(stream).values)
+
+    @property
+    def towers(self) -> Sequence[Tower]:
+        """The evaluation calls of its graph."""
+        return self._evaluation.compiled.towers
 
     def element_spec(self, stream: str) -> Any:
         """Returns the structure of a set's elements."""

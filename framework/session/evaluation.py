@@ -15,7 +15,7 @@ from framework.graph.calls import Compiled, Tower
 from framework.graph.random_ops import keys
 from framework.reporting.rows import PassRow
 from framework.run_config import AUTO, REQUIRE, EvalSet
-from framework.session import ends, hooks
+from framework.session import ends, hooks, pass_summaries
 from framework.session.guard import VariableGuard
 from framework.session.pace import Pace
 
@@ -24,6 +24,23 @@ _TELL_SECS = 30  # a pass that lasts says so; one that never ends is found in th
 
 class PassInterrupted(Exception):  # noqa: N818 - a signal, not an error
     """A signal came during a pass; its metrics cover a part of the set and are thrown away."""
+
+
+@dataclasses.dataclass
+class _Read:
+    """What was read of a set.
+
+    Attributes:
+        batches: How many batches.
+        examples: How many examples.
+        last: Whether the last of them announced itself as the last.
+        summary: The summaries of the first, where they are asked for.
+    """
+
+    batches: int = 0
+    examples: int = 0
+    last: bool = False
+    summary: bytes = b''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +53,7 @@ class Evaluation:
         interrupted: Asked between batches; True ends a pass.
         clock: Seconds, monotonic.
         fuse: Whether many batches are made in one run: `RunConfig.fuse`.
+        summaries: How many summaries of its first batch a pass has at most.
         guard: Keeps the variables of the model from the hooks of the passes.
     """
 
@@ -44,7 +62,9 @@ class Evaluation:
     interrupted: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.perf_counter
     fuse: str = AUTO
+    summaries: int = 0
     guard: VariableGuard = dataclasses.field(default_factory=VariableGuard, repr=False)
+    _left_out: set[str] = dataclasses.field(default_factory=set, repr=False)  # the streams that it was said of
     _paces: dict[str, Pace] = dataclasses.field(default_factory=dict, repr=False)
 
     def hooks_of(self, stream: str) -> list[v1.train.SessionRunHook]:
@@ -101,9 +121,8 @@ class Evaluation:
             tower = self.compiled.tower(stream)
             self._start(session, tower, stream)
             limit = self._limit(tower, stream)
-            self._read(
-                hooks.HookedRuns(session, ()), tower, stream, batches if limit is None else min(limit, batches), step=0
-            )
+            limit = batches if limit is None else min(limit, batches)
+            self._read(hooks.HookedRuns(session, ()), tower, stream, limit, 0, _Read())
 
     def make_pass(self, session: v1.Session, stream: str, step: int) -> PassRow:
         """Runs one full pass: resets the metrics, starts the set from its beginning, reads it to its end.
@@ -128,21 +147,40 @@ class Evaluation:
         foreign = frozenset() if train is None else train.input.ends
         hooked = hooks.hooked_pass(session, of_pass, tower.prefix, foreign)
         with self.guard.guarded(session, stream, of_pass, tower.variables), hooked as runs:
-            batches, examples, values = self._read_set(session, runs, tower, stream, step)
+            read, values = self._read_set(session, runs, tower, stream, step)
             if runs.should_stop:
-                logging.warning('A hook ended the pass over `%s` after %d batches.', stream, batches)
-        return PassRow(step, stream, values, batches, examples, self.clock() - start)
+                logging.warning('A hook ended the pass over `%s` after %d batches.', stream, read.batches)
+        summary = self._summary_of(read, tower, stream)
+        return PassRow(step, stream, values, read.batches, read.examples, self.clock() - start, summary)
 
     def _read_set(
         self, session: v1.Session, runs: hooks.HookedRuns, tower: Tower, stream: str, step: int
-    ) -> tuple[int, int, dict[str, Any]]:
+    ) -> tuple[_Read, dict[str, Any]]:
         if self._is_fused(tower, stream) and not runs.should_stop:
             with contextlib.suppress(tf.errors.OutOfRangeError):
-                return self._read_fused(session, tower, stream, step)
+                read = _Read()
+                return read, self._read_fused(session, tower, stream, step, read)
             # The data ended before the size that it claims, and with that how many batches were read is lost.
             self._start(session, tower, stream)
-        batches, examples = self._read(runs, tower, stream, self._limit(tower, stream), step)
-        return batches, examples, _values(session, tower, stream)
+        read = _Read()
+        self._read(runs, tower, stream, self._limit(tower, stream), step, read)
+        return read, _values(session, tower, stream)
+
+    def _summary_of(self, read: _Read, tower: Tower, stream: str) -> bytes:
+        """Returns the summaries of a pass, and says once where there are more than a pass may have."""
+        if not read.summary:
+            return b''
+        summary, more = pass_summaries.bounded(read.summary, tower.prefix, self.summaries)
+        if more and stream not in self._left_out:
+            self._left_out.add(stream)
+            logging.warning(
+                'Of the summaries of `%s`, %d a pass are left out, `%s` the first: `RunConfig.eval_summaries` is [%d].',
+                stream,
+                len(more),
+                more[0],
+                self.summaries,
+            )
+        return summary
 
     def _pace(self, stream: str) -> Pace:
         return self._paces.setdefault(stream, Pace(self.clock))
@@ -173,29 +211,37 @@ class Evaluation:
         tick = self.compiled.draws.tick
         return None if tick is None else {tick: keys.evaluation_tick(step, batch)}
 
-    def _read_fused(self, session: v1.Session, tower: Tower, stream: str, step: int) -> tuple[int, int, dict[str, Any]]:
-        """Reads the whole set, in one run of the session where that doesn't take too long."""
+    def _summary_fetches(self, tower: Tower, batch: int) -> list[tf.Tensor]:
+        """Returns what the run of a batch gives beside: summaries, for the first."""
+        return [tower.summary] if tower.summary is not None and self.summaries and not batch else []
+
+    def _read_fused(self, session: v1.Session, tower: Tower, stream: str, step: int, read: _Read) -> dict[str, Any]:
+        """Reads the whole set, in one run of the session where that doesn't take too long; returns the metrics."""
         fused = tower.fused
         assert fused is not None
         pace = self._pace(stream)
-        limit, batches, examples, told_at = self._limit(tower, stream), 0, 0, self.clock()
+        limit, told_at = self._limit(tower, stream), self.clock()
+        if self._summary_fetches(tower, 0):
+            self._read(hooks.HookedRuns(session, ()), tower, stream, 1, step, read)
+            if read.last or read.batches == limit:
+                return _values(session, tower, stream)
         fetches = {'batches': fused.batches, 'examples': fused.examples, 'last': fused.last}
         while True:
             if self.interrupted():
                 raise PassInterrupted
-            many = pace.fits if limit is None else min(pace.fits, limit - batches)
+            many = pace.fits if limit is None else min(pace.fits, limit - read.batches)
             # A value may do something (a Python function that clears what it collected): it is read once, at the end.
-            values = {'values': dict(fused.values)} if limit == batches + many and tower.input.last is None else {}
-            feeds = {fused.limit: many, fused.start: keys.evaluation_tick(step, batches)}
+            values = {'values': dict(fused.values)} if limit == read.batches + many and tower.input.last is None else {}
+            feeds = {fused.limit: many, fused.start: keys.evaluation_tick(step, read.batches)}
             start = self.clock()
             with self._named(tower, stream), ends.explained(session.graph):
                 got = session.run({**fetches, **values}, feeds, pace.options)
             pace.measured(int(got['batches']), start)
-            batches += int(got['batches'])
-            examples += int(got['examples'])
-            if got['last'] or batches == limit:
-                return batches, examples, got['values'] if values else _values(session, tower, stream)
-            told_at = self._told(stream, batches, examples, told_at)
+            read.batches += int(got['batches'])
+            read.examples += int(got['examples'])
+            if got['last'] or read.batches == limit:
+                return got['values'] if values else _values(session, tower, stream)
+            told_at = self._told(stream, read, told_at)
 
     @contextlib.contextmanager
     def _named(self, tower: Tower, stream: str) -> Iterator[None]:
@@ -211,32 +257,35 @@ class Evaluation:
                 raise
             raise _no_batch(stream) from error
 
-    def _told(self, stream: str, batches: int, examples: int, told_at: float) -> float:
+    def _told(self, stream: str, read: _Read, told_at: float) -> float:
         """Says how far a pass is, if it has lasted; returns when that was done last."""
         if self.clock() - told_at < _TELL_SECS:
             return told_at
-        logging.info('%s: %d batches, %d examples so far.', stream, batches, examples)
+        logging.info('%s: %d batches, %d examples so far.', stream, read.batches, read.examples)
         return self.clock()
 
-    def _read(self, runs: hooks.HookedRuns, tower: Tower, stream: str, limit: int | None, step: int) -> tuple[int, int]:
-        batches = examples = 0
-        told_at, last = self.clock(), False
-        fetches = [tower.input.examples, tower.update, *tower.input.announcement]
-        while not last and (limit is None or batches < limit) and not runs.should_stop:
+    def _read(
+        self, runs: hooks.HookedRuns, tower: Tower, stream: str, limit: int | None, step: int, read: _Read
+    ) -> None:
+        """Reads batch by batch, to the end or to so many."""
+        told_at = self.clock()
+        while not read.last and (limit is None or read.batches < limit) and not runs.should_stop:
             if self.interrupted():
                 raise PassInterrupted
+            fetches = [tower.input.examples, tower.update, tower.input.announcement]
+            summary = self._summary_fetches(tower, read.batches)
             try:
                 with self._named(tower, stream):
-                    count, _, *ended = runs.run(fetches, self._feeds(step, batches))
+                    count, _, ended, *of_first = runs.run([*fetches, *summary], self._feeds(step, read.batches))
             except tf.errors.OutOfRangeError:  # of data that has no known size, and can't be announced
                 break
-            last = any(ended)
-            batches += 1
-            examples += int(count)
-            told_at = self._told(stream, batches, examples, told_at)
-        if not batches:
+            read.last = any(ended)
+            read.batches += 1
+            read.examples += int(count)
+            read.summary = of_first[0] if of_first else read.summary
+            told_at = self._told(stream, read, told_at)
+        if not read.batches:
             raise _no_batch(stream)
-        return batches, examples
 
 
 def _values(session: v1.Session, tower: Tower, stream: str) -> dict[str, Any]:

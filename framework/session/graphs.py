@@ -37,6 +37,7 @@ class Graphs:
         hooked: Whether the caller has training hooks, which may do the training.
         fuse: Whether many runs are made in one: `RunConfig.fuse`.
         xla: What of them XLA compiles: `RunConfig.xla`.
+        eval_summaries: How many summaries a pass of a training has at most: `RunConfig.eval_summaries`.
     """
 
     model: Model
@@ -51,6 +52,7 @@ class Graphs:
     hooked: bool = False
     fuse: str = AUTO
     xla: str | None = None
+    eval_summaries: int = 0
 
     def training(
         self, train_input_fn: InputFn, sets: Mapping[str, EvalSet]
@@ -64,7 +66,11 @@ class Graphs:
         built = self._compile(train_input_fn, {} if self.all_apart else sets)
         reasons = dict.fromkeys(sets, _BY_REQUEST) if self.all_apart else built.apart
         saved = built.saved_names
-        return built, {stream: self._detached(sets[stream], reason, saved) for stream, reason in reasons.items()}
+        detached = {
+            stream: self._detached(sets[stream], reason, saved, self.eval_summaries)
+            for stream, reason in reasons.items()
+        }
+        return built, detached
 
     def evaluation(self, sets: Mapping[str, EvalSet], saved: frozenset[str]) -> list[DetachedEvaluation]:
         """Returns the sets in graphs without training: those that can share one in one, the others each in its own.
@@ -115,11 +121,13 @@ class Graphs:
             structure = prediction.element_spec(self.model, data, seed=self.seed, mode=ModeKeys.TRAIN)
         return lambda: serving.receiver_of_spec(structure)
 
-    def _detached(self, eval_set: EvalSet, reason: str, saved: frozenset[str]) -> DetachedEvaluation:
+    def _detached(
+        self, eval_set: EvalSet, reason: str, saved: frozenset[str], summaries: int = 0
+    ) -> DetachedEvaluation:
         logging.info('`%s` is evaluated in a graph of its own, by a checkpoint: %s.', eval_set.stream, reason)
         sets = {eval_set.stream: eval_set}
         built = self._compile(None, sets, alone=True, saved=saved)
-        return DetachedEvaluation(Evaluation(built, sets, fuse=self.fuse), self.session_config)
+        return DetachedEvaluation(Evaluation(built, sets, fuse=self.fuse, summaries=summaries), self.session_config)
 
     def _compile(
         self,

@@ -54,4 +54,5 @@ class Journal:
         directory = self._directory
         lines = [path for path in (directory.metrics_file, directory.timeline_file) if os.path.exists(path)]
         streams = [directory.path, *map(str, pathlib.Path(directory.path).glob('eval_*')), directory.events_dir('eval')]
+        streams.append(directory.hparams)
         return lines + [path for stream in streams for path in tensorboard.own_files(stream)]

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -46,6 +47,7 @@ class Settings:
         warm_start: What a fresh run begins with.
         identity: What must be the same for the same bits to come, for the commits.
         keeps_place: Whether commits keep the place in the training data.
+        state: What else commits keep, for the next start.
     """
 
     schedule: Schedule
@@ -59,6 +61,7 @@ class Settings:
     warm_start: WarmStartSettings | None = None
     identity: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keeps_place: bool = True
+    state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 _DIGEST_LENGTH = 16
@@ -443,7 +446,11 @@ class Loop:
             elements=position.elements,
             restored=self._restored,
             # Also what nothing follows in this start: the next one may.
-            state={**({} if self._newest is None else self._newest.state), **self._settings.followers.get()},
+            state={
+                **({} if self._newest is None else self._newest.state),
+                **self._settings.followers.get(),
+                **self._settings.state,
+            },
             identity=self._settings.identity,
         )
 

@@ -6,7 +6,8 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -15,10 +16,10 @@ from tensorflow.compat import v1
 from framework import config, errors, policies, provenance, run_dir, settings
 from framework.graph import data_files
 from framework.graph.calls import Compiled
-from framework.reporting import history, progress, tables, tensorboard, writers
-from framework.reporting.rows import RunResult
+from framework.reporting import history, tables, tensorboard, writers
+from framework.reporting.rows import RunResult, StartRow
 from framework.run_config import EvalSet, InputFn, RunConfig
-from framework.session import commits, description, disk, followers, identity, loop
+from framework.session import commits, description, disk, followers, identity, loop, telling
 from framework.session.detached import DetachedEvaluation
 from framework.session.evaluation import Evaluation
 from framework.session.graphs import Graphs, metric_names
@@ -26,6 +27,7 @@ from framework.session.hooks import Hook
 from framework.session.schedule import Schedule
 from framework.warm_start import WarmStartSettings
 
+_TOLD = 'event_files'  # in the state of commits: what these files say of the run as a whole
 _HASHED_FILE = 2**24  # larger files are told by their time, so that a start does not read all data once
 
 
@@ -85,16 +87,18 @@ class Start:
             seed = self._chosen_seed(newest)
             if self.level == identity.EXACT:
                 tf.config.experimental.enable_op_determinism()
-            built, apart = self.graphs(seed).training(self.train_input_fn, self.sets)
+            graphs = self.graphs(seed)
+            built, apart = graphs.training(self.train_input_fn, self.sets)
             identity.check_audit(built.draws.findings, self.level)
             plan = self._plan(built, apart, seed)
             self._check_identity(newest, plan.identity)
             known.accept(directory.result_file)
-            self._write_configuration(built, seed)
+            facts = self._write_configuration(built, seed)
             self._tell(built)
             if self.schedule.commits:
                 newest = self.store.take_up(_with_place_in(plan.identity, newest))
-            return self._loop(built, apart, plan, newest, known)
+            row = telling.start_row(built, apart, step=known.step, seed=seed, params=graphs.model.params, facts=facts)
+            return self._loop(built, apart, plan, newest, known, row)
 
     def _loop(
         self,
@@ -103,13 +107,22 @@ class Start:
         plan: loop.Settings,
         newest: commits.Commit | None,
         known: '_Known',
+        row: StartRow,
     ) -> RunResult:
         directory = self.directory
         shared = {stream: s for stream, s in self.sets.items() if stream not in apart}
         over_time = history.HistoryWriter(directory.metrics_file, known.step)
-        with contextlib.closing(_training_writer(directory, over_time, _summary_tags(built))) as writer:
-            known.run = loop.Loop(built, Evaluation(built, shared, fuse=self.run_config.fuse), self.store, writer, plan)
-            result = known.run.run(newest)
+        told = {} if newest is None else newest.state.get(_TOLD, {})
+        of_run = telling.training_writers(directory, telling.summary_tags(built), told)
+        plan = dataclasses.replace(plan, state={_TOLD: tensorboard.parts(row)})
+        with contextlib.closing(writers.Writers([*of_run, over_time])) as writer:
+            writer.write_start(row)
+            most = self.run_config.eval_summaries
+            evaluation = Evaluation(built, shared, fuse=self.run_config.fuse, summaries=most)
+            known.run = loop.Loop(built, evaluation, self.store, writer, plan)
+            with _failure_told(writer, known):
+                result = known.run.run(newest)
+            writer.write_end(result)
         result = dataclasses.replace(result, history=over_time.history())
         run_dir.write_atomically(directory.result_file, writers.result_json(result))
         return result
@@ -167,7 +180,8 @@ class Start:
         found = identity.change(newest.identity, now, (before, config.config_text()))
         identity.check(found, self.directory.path, self.level, self.resume)
 
-    def _write_configuration(self, built: Compiled, seed: int) -> None:
+    def _write_configuration(self, built: Compiled, seed: int) -> Mapping[str, Any]:
+        """Writes the configuration and what the run is started with, and returns the latter."""
         directory = self.directory
         text = config.config_text()
         run_dir.write_atomically(directory.config_file, text)
@@ -187,6 +201,7 @@ class Start:
             data=_data(built),
         )
         run_dir.write_atomically(directory.provenance_file, json.dumps(facts, indent=2) + '\n')
+        return facts
 
     def _tell(self, built: Compiled) -> None:
         if self.calls_all:
@@ -237,27 +252,6 @@ def follow(
     return found
 
 
-def _summary_tags(built: Compiled) -> set[str]:
-    """Returns the tags of the model's own scalars, as far as the graph tells."""
-    summaries = () if built.train is None else built.train.collections.get(v1.GraphKeys.SUMMARIES)
-    tags = [tf.get_static_value(summary.op.inputs[0]) for summary in summaries if summary.op.type == 'ScalarSummary']
-    return {tag.item().decode() for tag in tags if tag is not None}
-
-
-def _training_writer(
-    directory: run_dir.RunDir, over_time: history.HistoryWriter, own_tags: Collection[str]
-) -> writers.Writers:
-    return writers.Writers(
-        [
-            progress.ConsoleWriter(),
-            writers.MetricsWriter(directory.metrics_file),
-            writers.TimelineWriter(directory.timeline_file),
-            tensorboard.EventWriter(directory.events_dir, own_tags),
-            over_time,
-        ]
-    )
-
-
 @dataclasses.dataclass
 class _Known:
     """How far a start came: the step of its newest commit, then its loop."""
@@ -272,6 +266,22 @@ class _Known:
         with contextlib.suppress(FileNotFoundError):
             os.remove(result_file)
 
+    def failed(self, error: Exception) -> RunResult:
+        """Returns how the start ended by an error."""
+        step = self.step if self.run is None else self.run.step
+        return RunResult('failed', f'{type(error).__name__}: {error}', step, exit_code=1)
+
+
+@contextlib.contextmanager
+def _failure_told(writer: writers.Writer, known: _Known) -> Iterator[None]:
+    """Tells how a run that fails ended, and lets the error go on."""
+    try:
+        yield
+    except Exception as error:
+        with contextlib.suppress(Exception):  # the error may be the writer's own, and tells more than another one
+            writer.write_end(known.failed(error))
+        raise
+
 
 @contextlib.contextmanager
 def _failure_recorded(directory: run_dir.RunDir) -> Iterator[_Known]:
@@ -280,11 +290,10 @@ def _failure_recorded(directory: run_dir.RunDir) -> Iterator[_Known]:
     try:
         yield known
     except Exception as error:
-        step = known.step if known.run is None else known.run.step
         refused = isinstance(error, errors.RunDirectoryError) and not known.accepted
         if refused and os.path.exists(directory.result_file):
             raise
-        result = RunResult('failed', f'{type(error).__name__}: {error}', step, exit_code=1)
+        result = known.failed(error)
         with contextlib.suppress(OSError):  # of a full disk, which must not hide what happened
             run_dir.write_atomically(directory.result_file, writers.result_json(result))
         raise

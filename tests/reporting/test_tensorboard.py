@@ -1,14 +1,16 @@
 """Event files: what is written where, and what is read back."""
 
+import dataclasses
 import glob
 import os
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from absl import logging
 
-from framework import run_dir
+from framework import errors, run_dir
 from framework.reporting import rows, tensorboard
 
 
@@ -154,22 +156,6 @@ def test_a_run_started_again_within_a_second_keeps_the_events(directory):
     assert tensorboard.read_scalars(directory.events_dir('valid')) == {'loss': [(1, 0.5), (2, 0.5), (3, 0.5)]}
 
 
-def test_all_files_are_closed_even_if_one_fails(directory, writer, monkeypatch):
-    writer.write_pass(_pass(loss=0.5))
-    writer.write_pass(_pass(stream='test', loss=0.5))
-    closed = []
-
-    def fail(self):
-        closed.append(self.get_logdir())
-        raise OSError('no space left')
-
-    with monkeypatch.context() as patch:
-        patch.setattr(tf.compat.v1.summary.FileWriter, 'close', fail)
-        with pytest.raises(OSError, match='no space left'):
-            writer.close()
-    assert sorted(closed) == [directory.events_dir('test'), directory.events_dir('valid')]
-
-
 def test_a_file_that_ends_in_the_middle_of_a_record_is_read_up_to_there(directory, writer):
     writer.write_pass(_pass(1, loss=0.5))
     writer.write_pass(_pass(2, loss=0.25))
@@ -181,3 +167,47 @@ def test_a_file_that_ends_in_the_middle_of_a_record_is_read_up_to_there(director
 
 def test_a_directory_without_events_has_no_scalars(tmp_path):
     assert tensorboard.read_scalars(tmp_path) == {}
+
+
+_START = rows.StartRow(step=0, texts={'command': 'a', 'configuration': 'b'}, charts=['loss'], graph=b'graph')
+_LAYOUT = 'custom_scalars__config__'
+
+
+def _said(directory):
+    """Returns step and tag of every event, `graph` for the graph."""
+    paths = sorted(glob.glob(os.path.join(directory, '*tfevents*')))
+    events = [event for path in paths for event in tf.compat.v1.train.summary_iterator(path)]
+    found = [(event.step, 'graph') for event in events if event.graph_def]
+    return found + [(event.step, value.tag) for event in events for value in event.summary.value]
+
+
+def test_a_start_says_what_the_run_is(directory, writer):
+    writer.write_start(_START)
+    writer.flush()
+    assert _said(directory.path) == [(0, 'graph'), (0, _LAYOUT), (0, 'run/command'), (0, 'run/configuration')]
+    assert tf.make_ndarray(_values(directory.path)['run/command'].tensor).item() == b'    a'
+
+
+@pytest.mark.parametrize(
+    ('change', 'said'),
+    [
+        ({}, []),
+        ({'graph': b'other'}, []),
+        ({'charts': ['accuracy', 'loss']}, [_LAYOUT]),
+        ({'texts': {'command': 'c', 'configuration': 'b'}}, ['run/command']),
+        ({'texts': {'configuration': 'b', 'git_diff': 'd'}}, ['run/git_diff']),
+    ],
+)
+def test_a_start_that_goes_on_says_what_has_changed(directory, change, said):
+    writer = tensorboard.EventWriter(directory.events_dir, known=tensorboard.parts(_START))
+    writer.write_start(dataclasses.replace(_START, step=7, **change))
+    writer.close()
+    assert _said(directory.path) == [(7, tag) for tag in said]
+
+
+def test_what_goes_wrong_in_the_thread_is_raised_by_the_next_flush(directory, writer):
+    writer.write_pass(_pass(loss=0.5))
+    writer.flush()
+    shutil.rmtree(directory.path)
+    with pytest.raises(errors.RunError, match='was removed while the run wrote to it'):
+        writer.flush()

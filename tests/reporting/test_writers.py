@@ -8,17 +8,21 @@ import pytest
 
 from framework.reporting import rows, writers
 
+_START = rows.StartRow(step=0)
 _STEP = rows.StepRow(step=20, loss=0.5, steps_per_sec=100.0, train_steps=600)
 _SUMMARY = rows.SummaryRow(step=20, loss=0.5)
 _PASS = rows.PassRow(step=20, stream='valid', metrics={'loss': 0.25}, batches=12, examples=360, secs=0.2)
 _PHASE = rows.PhaseRow(phase='train', step=20, secs=0.5, stream='train', steps=20, examples=640)
+_END = rows.RunResult('done', 'why', 20)
 
 
 def _tell(writer):
+    writer.write_start(_START)
     writer.write_step(_STEP)
     writer.write_summary(_SUMMARY)
     writer.write_pass(_PASS)
     writer.write_phase(_PHASE)
+    writer.write_end(_END)
     writer.flush()
     writer.close()
 
@@ -36,10 +40,12 @@ def test_every_writer_is_told_everything_in_order():
     _tell(writers.Writers(doubles))
     for double in doubles:
         assert double.mock_calls == [
+            mock.call.write_start(_START),
             mock.call.write_step(_STEP),
             mock.call.write_summary(_SUMMARY),
             mock.call.write_pass(_PASS),
             mock.call.write_phase(_PHASE),
+            mock.call.write_end(_END),
             mock.call.flush(),
             mock.call.close(),
         ]

@@ -1,0 +1,109 @@
+"""Who is told of a training, and what a start tells of itself."""
+
+import shlex
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compat import v1
+
+from framework import config, run_dir
+from framework.graph import drawing
+from framework.graph.calls import Compiled
+from framework.reporting import hparams, progress, tables, tensorboard, values, writers
+from framework.reporting.rows import StartRow
+from framework.session import description
+from framework.session.detached import DetachedEvaluation
+
+
+def training_writers(
+    directory: run_dir.RunDir, own_tags: Collection[str] = (), known: Mapping[str, str] | None = None
+) -> list[writers.Writer]:
+    """Returns the writers that every training has.
+
+    Args:
+        directory: The run directory.
+        own_tags: The tags of the model's own scalars of training.
+        known: What the event files say of the run already, see `EventWriter`.
+    """
+    return [
+        progress.ConsoleWriter(),
+        writers.MetricsWriter(directory.metrics_file),
+        writers.TimelineWriter(directory.timeline_file),
+        tensorboard.EventWriter(directory.events_dir, own_tags, known=known),
+        hparams.HparamsWriter(directory.hparams, begun=bool(known)),
+    ]
+
+
+def summary_tags(built: Compiled) -> set[str]:
+    """Returns the tags of the model's own scalars, as far as the graph tells."""
+    summaries = () if built.train is None else built.train.collections.get(v1.GraphKeys.SUMMARIES)
+    tags = [tf.get_static_value(summary.op.inputs[0]) for summary in summaries if summary.op.type == 'ScalarSummary']
+    return {tag.item().decode() for tag in tags if tag is not None}
+
+
+def start_row(
+    built: Compiled,
+    apart: Mapping[str, DetachedEvaluation],
+    *,
+    step: int,
+    seed: int,
+    params: Any,
+    facts: Mapping[str, Any],
+) -> StartRow:
+    """Returns what a start tells of itself.
+
+    Args:
+        built: The graph of training.
+        apart: The sets that have a graph of their own.
+        step: The global step that it goes on from.
+        seed: The seed of the run.
+        params: What functions that name `params` are given.
+        facts: What `provenance.collect` found.
+    """
+    return StartRow(
+        step=step,
+        hparams=_hparams(seed, params, config.bound_values()),
+        texts={name: text for name, text in _texts(built, facts).items() if text},
+        charts=_charts(built, apart.values()),
+        graph=drawing.definition(built.graph).SerializeToString(),
+    )
+
+
+def _texts(built: Compiled, facts: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        'configuration': config.config_text(),
+        'command': shlex.join(facts['argv']),
+        'git_diff': facts['git_diff'] or '',
+        'parameters': tables.parameter_table(description.parameters(built)),
+    }
+
+
+def _charts(built: Compiled, apart: Iterable[DetachedEvaluation]) -> list[str]:
+    """Returns the metrics that are one number each, sorted."""
+    training = built.train.metrics if built.train is not None else None
+    named = [{} if training is None else training.values, *(tower.values for tower in built.towers)]
+    named += [tower.values for part in apart for tower in part.towers]
+    scalars = {name for values in named for name, value in values.items() if _is_number(value)}
+    return sorted((scalars | {'loss'}) - {'global_step'})
+
+
+def _is_number(value: tf.Tensor) -> bool:
+    return value.shape.rank in (0, None) and (value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool)
+
+
+def _hparams(seed: int, params: Any, bound: Mapping[str, Any]) -> dict[str, bool | int | float | str]:
+    """Returns what was configured: bindings, in which macros have their values; `params` if it is a dict; the seed."""
+    given = {f'params.{name}': value for name, value in params.items()} if isinstance(params, Mapping) else {}
+    found = {'Experiment.seed': seed, **given, **{name: _macro(value, bound) for name, value in bound.items()}}
+    return {name: _plain(value) for name, value in sorted(found.items())}
+
+
+def _macro(value: Any, bound: Mapping[str, Any]) -> Any:
+    """Returns the value of a macro, and any other value as it is."""
+    return bound.get(repr(value)[1:], value) if repr(value).startswith('%') else value
+
+
+def _plain(value: Any) -> bool | int | float | str:
+    value = values.plain(value)
+    return value if isinstance(value, bool | int | float | str) else repr(value)
