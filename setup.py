@@ -5,7 +5,8 @@ import pathlib
 import setuptools
 
 EXAMPLES = ['scikit-learn>=1.5']
-TEST = ['dm-sonnet>=2.0.2', 'pytest>=8', 'pytest-xdist>=3.6', 'setuptools>=77', 'tf-slim>=1.1', *EXAMPLES]
+PLOTS = ['jinja2>=3.1', 'matplotlib>=3.8']
+TEST = ['dm-sonnet>=2.0.2', 'pytest>=8', 'pytest-xdist>=3.6', 'setuptools>=77', 'tf-slim>=1.1', *EXAMPLES, *PLOTS]
 
 setuptools.setup(
     name='estimator-framework',
@@ -30,6 +31,7 @@ setuptools.setup(
     extras_require={
         'gpu': ['tensorflow[and-cuda]>=2.21,<2.22'],
         'examples': EXAMPLES,
+        'plots': PLOTS,
         'test': TEST,
         'dev': [*TEST, 'import-linter>=2', 'mypy>=1.11', 'pre-commit>=3', 'ruff>=0.6'],
     },

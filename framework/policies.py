@@ -69,15 +69,27 @@ def _metric(owner: str, name: Any, mode: Any, min_delta: Any = 0.0) -> Metric:
     return Metric(owner, name, _direction(owner, name) if mode == 'auto' else mode, float(min_delta))
 
 
-def _direction(owner: str, name: str) -> str:
+def better_direction(name: str) -> str | None:
+    """Returns whether smaller (`min`) or larger (`max`) values are better by the name, None where that does not tell.
+
+    Args:
+        name: `set/metric`.
+    """
     key = name.partition('/')[2].lower()
     small, large = _SMALLER_IS_BETTER.search(key), _LARGER_IS_BETTER.search(key)
     if bool(small) == bool(large):
+        return None
+    return 'min' if small else 'max'
+
+
+def _direction(owner: str, name: str) -> str:
+    direction = better_direction(name)
+    if direction is None:
         raise errors.ConfigurationError(
             f"`{owner}.mode` ['auto'] can not tell by its name whether larger values of `{name}` are better. Set "
             "`mode` to 'max' or 'min'."
         )
-    return 'min' if small else 'max'
+    return direction
 
 
 def _check_number(name: str, value: Any, least: float = 0.0, below: float = math.inf) -> None:

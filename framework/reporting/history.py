@@ -14,13 +14,13 @@ class HistoryWriter(writers.Writer):
 
     Args:
         path: The file, which need not exist; None to begin with nothing.
-        up_to: The global step that the run goes on from: what the file holds of later ones comes again.
+        up_to: The global step that the run goes on from: what the file holds of later ones comes again. None: all.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, up_to: int = 0):
+    def __init__(self, path: str | os.PathLike[str] | None = None, up_to: int | None = None):
         self._lines: dict[tuple[str, int], Mapping[str, Any]] = {}
-        for line in [] if path is None else _read(path):
-            if line['step'] <= up_to:
+        for line in [] if path is None else json_lines(path):
+            if up_to is None or line['step'] <= up_to:
                 self._lines[line['stream'], line['step']] = values.metrics_from_json(line['metrics'])
 
     def write_step(self, row: rows.StepRow) -> None:
@@ -46,12 +46,19 @@ class HistoryWriter(writers.Writer):
         self._lines[stream, int(step)] = {k: v.tolist() if hasattr(v, 'tolist') else v for k, v in kept.items()}
 
 
-def _read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+def json_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Yields the objects of a file that has one a line: none where there is no file, and not what is half written.
+
+    Args:
+        path: `metrics.jsonl` or `timeline.jsonl`.
+    """
     if not os.path.exists(path):
         return
     with open(path, encoding='utf-8', errors='replace') as file:
         for line in file:
             try:
-                yield json.loads(line)
+                content = json.loads(line)
             except ValueError:  # a killed process left half of it
                 continue
+            if isinstance(content, dict):  # half of a number is one
+                yield content

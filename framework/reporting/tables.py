@@ -77,6 +77,20 @@ def warm_start_table(variables: Sequence[rows.WarmStartRow]) -> str:
     return _render(content)
 
 
+def text_table(columns: Sequence[str], lines: Iterable[Sequence[str]], right: Sequence[str] = ()) -> str:
+    """Returns a table of texts.
+
+    Args:
+        columns: The headings.
+        lines: Per line a text for each column.
+        right: The headings of columns that are aligned at the right.
+    """
+    content = _table(*columns, right=right)
+    for line in lines:
+        content.add_row(*line)
+    return _render(content)
+
+
 def _shape(row: rows.ParameterRow | rows.WarmStartRow) -> str:
     if row.shape is None:
         return '?'
