@@ -313,8 +313,9 @@ class Experiment:
         """Builds the graph of training and evaluation, and returns what is in it; nothing is written or trained."""
         built, apart = self._graphs(self._seed or 0).training(self._training_data(), self._eval_sets)
         start.follow(self._policies, built, apart, self._eval_sets)
-        config.check_all_used(self._strict_bindings)
-        return description.describe(built, apart, self._schedule(self._eval_sets))
+        if self._strict_bindings:
+            config.check_all_used(strict=True)
+        return description.describe(built, apart, self._schedule(self._eval_sets), config.unused_bindings())
 
     # Training.
 

@@ -525,11 +525,11 @@ def test_variables_of_unknown_shape_are_told_with_question_marks(tmp_path, caplo
 
     caplog.set_level('INFO', logger='absl')
     assert make(tmp_path, model_fn=model_fn, eval_sets=()).train().status == 'done'
-    (table,) = [record.message for record in caplog.records if record.message.startswith('Variables:')]
+    (table,) = [record.message for record in caplog.records if record.message.startswith('Schedule:')]
     found = [line.replace(' ', '') for line in table.splitlines()]
-    assert '|rows|[?,6]|?|no|' in found
-    assert '|anything|?|?|no|' in found
-    assert '|total||9+||' in found  # 4 x 2 weights and the global step
+    assert '|rows|[?,6]|?|no||' in found
+    assert '|anything|?|?|no||' in found
+    assert '|total||9+|||' in found  # 4 x 2 weights and the global step
 
 
 def test_a_second_training_in_the_directory_is_refused(tmp_path):

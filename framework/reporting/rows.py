@@ -21,12 +21,14 @@ class ParameterRow:
         shape: Its static shape; None stands for a size that isn't known, or for a shape of unknown rank.
         dtype: The name of its dtype.
         trainable: Whether optimizers see it.
+        streams: The streams in one graph that read it; empty where that was not asked.
     """
 
     name: str
     shape: tuple[int | None, ...] | None
     dtype: str
     trainable: bool
+    streams: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,19 @@ class StreamRow:
         place: Where it is computed: `training`, a tower that sets share, a graph of its own.
         structure: The structure of its elements, as text.
         metrics: The names of its metrics.
+        batch: The examples of a batch, of which the last may have fewer; None where that is not known.
+        batches: How many there are, in an epoch or a pass, as text: a number, `endless` or `unknown`.
+        unfused: Why each of its runs is one of the session, as sentences; empty where many are made in one. None where
+            that was not asked for.
     """
 
     stream: str
     place: str
     structure: str
     metrics: tuple[str, ...]
+    batch: int | None = None
+    batches: str = 'unknown'
+    unfused: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -192,7 +201,8 @@ class RunResult:
         metrics: Per evaluation set the metrics of its last pass, if that was made in this process or is recorded at
             `global_step`; a pass that an earlier process made at an older step is left out. `train` holds the last
             `loss` of this process, and the metrics of its last log period.
-        timing: Seconds by kind: `start_up`, `train`, `evaluate`, `commit`, `total`.
+        timing: Seconds by kind: `start_up`, `train`, `hooks` (of training, of which there are any), `evaluate`,
+            `commit`, `other`, and all of them: `total`. An evaluation alone has `evaluate` only.
         exit_code: What the binary exits with.
         best: The best checkpoints, None where the run keeps none or had no pass yet.
         history: Per stream its steps and metrics over time as lists of equal length: `history['valid']['step']` and

@@ -19,11 +19,13 @@ def parameter_table(parameters: Sequence[rows.ParameterRow]) -> str:
     Args:
         parameters: The variables, in the order to show.
     """
-    content = _table('name', 'shape', 'count', 'trainable', right=('count',))
+    read = any(row.streams for row in parameters)
+    content = _table('name', 'shape', 'count', 'trainable', *(['read by'] if read else []), right=('count',))
     for row in parameters:
         count = _count(row)
         shown = '?' if count is None else f'{count:,}'
-        content.add_row(row.name, _shape(row), shown, 'yes' if row.trainable else 'no')
+        by = [', '.join(row.streams)] if read else []
+        content.add_row(row.name, _shape(row), shown, 'yes' if row.trainable else 'no', *by)
     content.add_section()
     content.add_row('total, trainable', '', _total(row for row in parameters if row.trainable), '')
     content.add_row('total', '', _total(parameters), '')
@@ -31,14 +33,15 @@ def parameter_table(parameters: Sequence[rows.ParameterRow]) -> str:
 
 
 def stream_table(streams: Sequence[rows.StreamRow]) -> str:
-    """Returns a table of streams: where each is computed, the structure of its elements, its metrics.
+    """Returns a table of streams: where each is computed, its batches, the structure of its elements, its metrics.
 
     Args:
         streams: The streams, in the order to show.
     """
-    content = _table('stream', 'computed in', 'elements', 'metrics')
+    content = _table('stream', 'computed in', 'batch', 'batches', 'elements', 'metrics', right=('batch', 'batches'))
     for row in streams:
-        content.add_row(row.stream, row.place, row.structure, ', '.join(row.metrics))
+        batch = '?' if row.batch is None else str(row.batch)
+        content.add_row(row.stream, row.place, batch, row.batches, row.structure, ', '.join(row.metrics))
         content.add_section()
     return _render(content)
 
@@ -59,6 +62,9 @@ def result_table(result: rows.RunResult) -> str:
     end.add_column(overflow='fold')
     end.add_row('stopped', f'{result.stop_reason} ({result.status})')
     end.add_row('step', str(result.global_step))
+    if result.best is not None:
+        step, value = result.best.kept[0]
+        end.add_row('best', f'{result.best.metric} = {values.to_text(value)} at step {step}: {result.best.checkpoint}')
     end.add_row('time', ', '.join(f'{kind} {secs:.1f} s' for kind, secs in result.timing.items()))
     return _render(content) + '\n' + _render(end)
 

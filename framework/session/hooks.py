@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -37,6 +37,55 @@ class StartStreams(v1.train.SessionRunHook):
         """Asks the monitored session to stop, as a hook does in one of its runs."""
         if self._coordinator is not None:
             self._coordinator.request_stop()
+
+
+class HookClock:
+    """Counts the seconds that the hooks of a monitored session take around its runs.
+
+    Args:
+        clock: Seconds, monotonic.
+
+    Attributes:
+        secs: The seconds so far.
+    """
+
+    def __init__(self, clock: Callable[[], float]):
+        self._clock = clock
+        self._since = 0.0
+        self.secs = 0.0
+
+    def around(self, hooks: Sequence[Hook]) -> list[Hook]:
+        """Returns the hooks with one before and one after them, where one of them sees runs.
+
+        Args:
+            hooks: The hooks, in the order in which they are called.
+        """
+        if not any(map(sees_runs, hooks)):
+            return list(hooks)
+        return [_Called(self._begin), *hooks, _Called(self._end)]
+
+    def _begin(self) -> None:
+        self._since = self._clock()
+
+    def _end(self) -> None:
+        self.secs += self._clock() - self._since
+
+
+class _Called(v1.train.SessionRunHook):
+    """Calls a function before and after each run."""
+
+    def __init__(self, function: Callable[[], None]):
+        self._function = function
+
+    def before_run(self, run_context: v1.train.SessionRunContext) -> None:
+        """Calls it."""
+        del run_context
+        self._function()
+
+    def after_run(self, run_context: v1.train.SessionRunContext, run_values: v1.train.SessionRunValues) -> None:
+        """Calls it."""
+        del run_context, run_values
+        self._function()
 
 
 def sees_runs(hook: Hook) -> bool:

@@ -120,7 +120,8 @@ class Loop:
         self._committed_at = clock()
         self._passed_at = dict.fromkeys(settings.schedule.periods, clock())
         self._end: tuple[str, str] | None = None  # status and reason
-        self._secs = {'start_up': 0.0, 'train': 0.0, 'evaluate': 0.0, 'commit': 0.0}
+        self._secs = {'start_up': 0.0, 'train': 0.0, 'hooks': 0.0, 'evaluate': 0.0, 'commit': 0.0}
+        self._hook_clock = hooks.HookClock(clock)
 
     @property
     def step(self) -> int:
@@ -170,7 +171,7 @@ class Loop:
         prepared = self._warm_start(scaffold)
         own = hooks.without_savers([*self._settings.train_hooks, *spec.training_hooks], self._store.directory)
         of_chief = hooks.without_savers(spec.training_chief_hooks, self._store.directory)
-        train_hooks = [*of_chief, self._starts, *own]
+        train_hooks = self._hook_clock.around([*of_chief, self._starts, *own])
         self._cadences = self._seen_by([*of_chief, *own])
         self._evaluation.begin(begun=train_hooks)
         config = self._settings.config.session_proto
@@ -474,10 +475,16 @@ class Loop:
             stop_reason=reason,
             global_step=self.step,
             metrics=metrics,
-            timing={**self._secs, 'total': total},
+            timing=self._timing(total),
             exit_code=self._signals.exit_code if status == 'interrupted' else 0,
             best=self._best(),
         )
+
+    def _timing(self, total: float) -> dict[str, float]:
+        """Returns where the seconds went; those of the hooks of training are no part of training's."""
+        of_hooks = min(self._hook_clock.secs, self._secs['train'])
+        secs = {**self._secs, 'train': self._secs['train'] - of_hooks, 'hooks': of_hooks}
+        return {**secs, 'other': max(total - sum(secs.values()), 0.0), 'total': total}
 
     def _goal(self) -> str:
         schedule, epochs = self._settings.schedule, self._position.epochs

@@ -16,7 +16,7 @@ from tensorflow.compat import v1
 from framework import config, errors, policies, provenance, run_dir, settings
 from framework.graph import data_files
 from framework.graph.calls import Compiled
-from framework.reporting import history, tables, tensorboard, writers
+from framework.reporting import history, tensorboard, writers
 from framework.reporting.rows import RunResult, StartRow
 from framework.run_config import EvalSet, InputFn, RunConfig
 from framework.session import commits, description, disk, followers, identity, loop, telling
@@ -94,7 +94,7 @@ class Start:
             self._check_identity(newest, plan.identity)
             known.accept(directory.result_file)
             facts = self._write_configuration(built, seed)
-            self._tell(built)
+            self._tell(built, apart)
             if self.schedule.commits:
                 newest = self.store.take_up(_with_place_in(plan.identity, newest))
             row = telling.start_row(built, apart, step=known.step, seed=seed, params=graphs.model.params, facts=facts)
@@ -203,11 +203,10 @@ class Start:
         run_dir.write_atomically(directory.provenance_file, json.dumps(facts, indent=2) + '\n')
         return facts
 
-    def _tell(self, built: Compiled) -> None:
+    def _tell(self, built: Compiled, apart: Mapping[str, DetachedEvaluation]) -> None:
         if self.calls_all:
             config.check_all_used(self.strict_bindings)
-        logging.info('%s', self.schedule)
-        logging.info('Variables:\n%s', tables.parameter_table(description.parameters(built)))
+        logging.info('%s', description.describe(built, apart, self.schedule))
 
 
 def _data(built: Compiled) -> dict[str, provenance.Fingerprint]:

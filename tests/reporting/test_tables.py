@@ -1,5 +1,6 @@
 """Tables as plain text."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -34,6 +35,24 @@ def test_parameters_are_counted_each_and_in_all():
         ['total, trainable', '', '2,049', ''],
         ['total', '', '2,050', ''],
     ]
+
+
+def test_parameters_tell_who_reads_them_where_that_was_asked():
+    parameters = [
+        rows.ParameterRow('kernel', (2,), 'float32', trainable=True, streams=('train', 'valid')),
+        rows.ParameterRow('global_step', (), 'int64', trainable=False),
+    ]
+    assert _cells(tables.parameter_table(parameters))[:3] == [
+        ['name', 'shape', 'count', 'trainable', 'read by'],
+        ['kernel', '[2]', '2', 'yes', 'train, valid'],
+        ['global_step', '[]', '1', 'no', ''],
+    ]
+
+
+def test_the_end_tells_the_best_step():
+    best = rows.Best('valid/accuracy', 'max', ((40, 0.75),), 'best/model.ckpt-40')
+    text = tables.result_table(dataclasses.replace(_RESULT, best=best))
+    assert re.search(r'^best +valid/accuracy = 0.7500 at step 40: best/model.ckpt-40$', text, re.MULTILINE)
 
 
 def test_sizes_that_are_not_known_are_question_marks_and_totals_count_the_rest():
