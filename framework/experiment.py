@@ -13,7 +13,7 @@ from absl import logging
 from framework import config, errors, input_functions, policies, run_dir, serving, settings, spec, warm_start
 from framework.graph import sums
 from framework.graph.calls import Model
-from framework.reporting import history, predictions, progress, tables, writers
+from framework.reporting import history, predictions, tables, terminal, writers
 from framework.reporting.rows import RunResult
 from framework.run_config import EvalPeriod, EvalSet, InputFn, RunConfig, hooks_tuple, positive
 from framework.session import (
@@ -77,6 +77,7 @@ class Experiment:
         predict_input_fn: InputFn | None = None,
         serving_input_receiver_fn: serving.ReceiverFn | None = None,
         strict_bindings: bool = False,
+        progress: str = terminal.AUTO,
     ):
         """Checks every setting; nothing is built or written before a method is called.
 
@@ -122,6 +123,8 @@ class Experiment:
                 None: features as the batches of training have them.
             strict_bindings: Whether a gin binding that nothing uses is refused, in place of a warning, before anything
                 is trained with evaluation.
+            progress: How the terminal is told: `plain`, a line of the log per log period and pass; `bar`, a bar over
+                the run beside these; `auto`, a bar where the standard error stream is a terminal; `off`, nothing.
 
         Raises:
             ConfigurationError: For any value that breaks its rule.
@@ -174,6 +177,7 @@ class Experiment:
         if predict_input_fn is not None:
             input_functions.check_input_fn(predict_input_fn, name='Experiment.predict_input_fn')
         self._predict_input_fn = predict_input_fn
+        self._progress = errors.checked_choice('Experiment.progress', progress, terminal.PROGRESS)
         self._strict_bindings = settings.checked_bool('Experiment.strict_bindings', strict_bindings)
         self._receiver_fn = settings.checked_callable('Experiment.serving_input_receiver_fn', serving_input_receiver_fn)
 
@@ -233,7 +237,7 @@ class Experiment:
         each: Iterable[Callable[[], str]] = store.choices() if every_commit else [self._choice(store, checkpoint)]
         # Not into the event files: TensorBoard takes a smaller step for a restart, and hides what came after it.
         over_time = history.HistoryWriter()
-        told = [progress.ConsoleWriter(), over_time]
+        told = [*terminal.console(self._progress), over_time]
         if directory.can_be_written():
             told.append(writers.MetricsWriter(directory.evaluations_file))
         else:
@@ -341,6 +345,7 @@ class Experiment:
             resume=self._resume,
             calls_all=len(sets) == len(self._eval_sets),
             strict_bindings=self._strict_bindings,
+            progress=self._progress,
         ).run()
         self._export_best(directory, result)
         logging.info('Result:\n%s', tables.result_table(result))

@@ -102,6 +102,25 @@ class StepRow:
 
 
 @dataclass(frozen=True)
+class ProgressRow:
+    """Where a run is, told now and then to those who want to know.
+
+    Attributes:
+        stream: `train`, or the set of the pass that goes on.
+        step: The global step.
+        train_steps: The step to reach, None when only the end of the data or a hook ends the run.
+        batches: The batches of the pass that are read, 0 at its beginning; None in training.
+        size: The batches of the pass, None where nobody knows.
+    """
+
+    stream: str
+    step: int
+    train_steps: int | None = None
+    batches: int | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
 class SummaryRow:
     """Summaries of a train run.
 

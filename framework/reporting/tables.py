@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box, console, table
 
@@ -65,8 +65,14 @@ def result_table(result: rows.RunResult) -> str:
     if result.best is not None:
         step, value = result.best.kept[0]
         end.add_row('best', f'{result.best.metric} = {values.to_text(value)} at step {step}: {result.best.checkpoint}')
-    end.add_row('time', ', '.join(f'{kind} {secs:.1f} s' for kind, secs in result.timing.items()))
+    end.add_row('time', _time(result.timing))
     return _render(content) + '\n' + _render(end)
+
+
+def _time(timing: Mapping[str, float]) -> str:
+    """Returns `28.4 s: start_up 0.8, train 26.0, ...`; without the sum where there is none."""
+    parts = ', '.join(f'{kind} {secs:.1f}' for kind, secs in timing.items() if kind != 'total')
+    return f'{timing["total"]:.1f} s: {parts}' if 'total' in timing else f'{parts} s'
 
 
 def warm_start_table(variables: Sequence[rows.WarmStartRow]) -> str:

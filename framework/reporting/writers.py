@@ -20,13 +20,21 @@ class Writer:
     After `close` a writer may not be used.
 
     A run that was killed goes on from its newest commit, and tells again what came after that: see `StartRow.step`.
+
+    Attributes:
+        wants_progress: Whether `write_progress` is called.
     """
+
+    wants_progress = False
 
     def write_start(self, row: rows.StartRow) -> None:
         """Is told what the run is, before anything else."""
 
     def write_step(self, row: rows.StepRow) -> None:
         """Is told the loss and the rate at the end of a log period of training."""
+
+    def write_progress(self, row: rows.ProgressRow) -> None:
+        """Is told where the run is, several times a second."""
 
     def write_summary(self, row: rows.SummaryRow) -> None:
         """Is told the summaries and the loss of one train run."""
@@ -52,6 +60,7 @@ class Writers(Writer):
 
     def __init__(self, writers: Sequence[Writer]):
         self._writers = tuple(writers)
+        self.wants_progress = any(writer.wants_progress for writer in writers)
 
     def write_start(self, row: rows.StartRow) -> None:
         """Tells all."""
@@ -62,6 +71,12 @@ class Writers(Writer):
         """Tells all."""
         for writer in self._writers:
             writer.write_step(row)
+
+    def write_progress(self, row: rows.ProgressRow) -> None:
+        """Tells those who want to know."""
+        for writer in self._writers:
+            if writer.wants_progress:
+                writer.write_progress(row)
 
     def write_summary(self, row: rows.SummaryRow) -> None:
         """Tells all."""

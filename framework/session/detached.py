@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from framework.reporting.rows import Metrics, PassRow, RunResult
 from framework.reporting.writers import Writer
 from framework.session import ends, holding, opening
 from framework.session.evaluation import Evaluation, PassInterrupted
+from framework.session.pulse import Pulse
 from framework.session.signals import StopSignals
 
 
@@ -53,7 +55,13 @@ class DetachedEvaluation:
         """Returns the structure of a set's elements."""
         return self._evaluation.compiled.tower(stream).sources[stream].element_spec
 
-    def make_passes(self, checkpoint: str, interrupted: Callable[[], bool], tell: Callable[[PassRow], None]) -> None:
+    def make_passes(
+        self,
+        checkpoint: str,
+        interrupted: Callable[[], bool],
+        tell: Callable[[PassRow], None],
+        progress: Callable[[str, int, int | None], None] = lambda *_: None,
+    ) -> None:
         """Makes a pass over every set with the weights of a checkpoint, each in a session of its own.
 
         What a pass leaves behind, in a table for example, ends with its session.
@@ -62,12 +70,13 @@ class DetachedEvaluation:
             checkpoint: The prefix of the checkpoint's files.
             interrupted: Asked between batches; True ends a pass.
             tell: Called with each pass when it is made.
+            progress: See `Evaluation.progress`.
 
         Raises:
             PassInterrupted: If a signal came before the last batch.
             RunDirectoryError: If the checkpoint is damaged or of another model.
         """
-        evaluation = dataclasses.replace(self._evaluation, interrupted=interrupted)
+        evaluation = dataclasses.replace(self._evaluation, interrupted=interrupted, progress=progress)
         for stream in evaluation.sets:
             with self._session(checkpoint) as session:
                 evaluation.check(session)
@@ -119,6 +128,8 @@ def evaluate_checkpoints(
     made: list[PassRow] = []
     named: list[str] = []
 
+    pulse = Pulse(writer, time.monotonic)
+
     def tell(row: PassRow) -> None:
         made.append(row)
         writer.write_pass(row)
@@ -131,7 +142,7 @@ def evaluate_checkpoints(
                     continue
                 named.append(holding.original(checkpoint))
                 for part in parts:
-                    part.make_passes(checkpoint, signals.came, tell)
+                    part.make_passes(checkpoint, signals.came, tell, pulse.batches)
     step = made[-1].step if made else 0
     metrics: dict[str, Metrics] = {row.stream: row.metrics for row in made}
     timing = {'evaluate': sum(row.secs for row in made)}

@@ -54,6 +54,7 @@ class Evaluation:
         clock: Seconds, monotonic.
         fuse: Whether many batches are made in one run: `RunConfig.fuse`.
         summaries: How many summaries of its first batch a pass has at most.
+        progress: Called with the set, the batches read and the batches of the pass, which may be unknown.
         guard: Keeps the variables of the model from the hooks of the passes.
     """
 
@@ -63,6 +64,7 @@ class Evaluation:
     clock: Callable[[], float] = time.perf_counter
     fuse: str = AUTO
     summaries: int = 0
+    progress: Callable[[str, int, int | None], None] = lambda *_: None
     guard: VariableGuard = dataclasses.field(default_factory=VariableGuard, repr=False)
     _left_out: set[str] = dataclasses.field(default_factory=set, repr=False)  # the streams that it was said of
     _paces: dict[str, Pace] = dataclasses.field(default_factory=dict, repr=False)
@@ -142,6 +144,7 @@ class Evaluation:
         start = self.clock()
         tower = self.compiled.tower(stream)
         of_pass = self.hooks_of(stream)
+        self.progress(stream, 0, self._limit(tower, stream))
         self._start(session, tower, stream)
         train = self.compiled.train
         foreign = frozenset() if train is None else train.input.ends
@@ -241,7 +244,7 @@ class Evaluation:
             read.examples += int(got['examples'])
             if got['last'] or read.batches == limit:
                 return got['values'] if values else _values(session, tower, stream)
-            told_at = self._told(stream, read, told_at)
+            told_at = self._told(stream, read, limit, told_at)
 
     @contextlib.contextmanager
     def _named(self, tower: Tower, stream: str) -> Iterator[None]:
@@ -257,8 +260,9 @@ class Evaluation:
                 raise
             raise _no_batch(stream) from error
 
-    def _told(self, stream: str, read: _Read, told_at: float) -> float:
+    def _told(self, stream: str, read: _Read, limit: int | None, told_at: float) -> float:
         """Says how far a pass is, if it has lasted; returns when that was done last."""
+        self.progress(stream, read.batches, limit)
         if self.clock() - told_at < _TELL_SECS:
             return told_at
         logging.info('%s: %d batches, %d examples so far.', stream, read.batches, read.examples)
@@ -283,7 +287,7 @@ class Evaluation:
             read.batches += 1
             read.examples += int(count)
             read.summary = of_first[0] if of_first else read.summary
-            told_at = self._told(stream, read, told_at)
+            told_at = self._told(stream, read, limit, told_at)
         if not read.batches:
             raise _no_batch(stream)
 

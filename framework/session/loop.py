@@ -24,6 +24,7 @@ from framework.session.detached import DetachedEvaluation, saved_weights
 from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.followers import Followers
 from framework.session.position import Position
+from framework.session.pulse import Pulse
 from framework.session.schedule import Commit, Evaluate, Progress, Schedule, Stop, Train
 from framework.session.side_file import SideFile
 from framework.session.signals import StopSignals
@@ -107,7 +108,10 @@ class Loop:
         self._settings = settings
         self._clock = clock
         self._signals = StopSignals()
-        self._evaluation = dataclasses.replace(evaluation, interrupted=self._signals.came, clock=clock)
+        self._pulse = Pulse(writer, clock, settings.schedule.train_steps)
+        self._evaluation = dataclasses.replace(
+            evaluation, interrupted=self._signals.came, clock=clock, progress=self._pulse.batches
+        )
         self._starts = hooks.StartStreams(compiled.init, *self._stream.input.initializers.values())
         # Where the run is.
         self._position = Position()
@@ -276,6 +280,7 @@ class Loop:
             clock=self._clock,
             cadences=self._cadences,
             request_stop=self._starts.request_stop,
+            pulse=self._pulse,
         )
 
     # Phases

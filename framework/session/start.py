@@ -69,6 +69,7 @@ class Start:
     level: str
     resume: str
     calls_all: bool
+    progress: str
     strict_bindings: bool
 
     def run(self) -> RunResult:
@@ -113,7 +114,7 @@ class Start:
         shared = {stream: s for stream, s in self.sets.items() if stream not in apart}
         over_time = history.HistoryWriter(directory.metrics_file, known.step)
         told = {} if newest is None else newest.state.get(_TOLD, {})
-        of_run = telling.training_writers(directory, telling.summary_tags(built), told)
+        of_run = telling.training_writers(directory, telling.summary_tags(built), told, self.progress)
         plan = dataclasses.replace(plan, state={_TOLD: tensorboard.parts(row)})
         with contextlib.closing(writers.Writers([*of_run, over_time])) as writer:
             writer.write_start(row)

@@ -10,14 +10,17 @@ from tensorflow.compat import v1
 from framework import config, run_dir
 from framework.graph import drawing
 from framework.graph.calls import Compiled
-from framework.reporting import hparams, progress, tables, tensorboard, values, writers
+from framework.reporting import hparams, tables, tensorboard, terminal, values, writers
 from framework.reporting.rows import StartRow
 from framework.session import description
 from framework.session.detached import DetachedEvaluation
 
 
 def training_writers(
-    directory: run_dir.RunDir, own_tags: Collection[str] = (), known: Mapping[str, str] | None = None
+    directory: run_dir.RunDir,
+    own_tags: Collection[str] = (),
+    known: Mapping[str, str] | None = None,
+    progress: str = terminal.PLAIN,
 ) -> list[writers.Writer]:
     """Returns the writers that every training has.
 
@@ -25,9 +28,10 @@ def training_writers(
         directory: The run directory.
         own_tags: The tags of the model's own scalars of training.
         known: What the event files say of the run already, see `EventWriter`.
+        progress: How the terminal is told, see `terminal.console`.
     """
     return [
-        progress.ConsoleWriter(),
+        *terminal.console(progress),
         writers.MetricsWriter(directory.metrics_file),
         writers.TimelineWriter(directory.timeline_file),
         tensorboard.EventWriter(directory.events_dir, own_tags, known=known),

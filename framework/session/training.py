@@ -21,6 +21,7 @@ from framework.session.cadences import Cadences
 from framework.session.pace import Pace
 from framework.session.periods import Cadence, Period
 from framework.session.position import Position
+from framework.session.pulse import Pulse
 
 _RUNS_WITHOUT_PROGRESS = 1000
 
@@ -70,6 +71,7 @@ class Training:
         clock: Callable[[], float],
         cadences: Cadences,
         request_stop: Callable[[], None],
+        pulse: Pulse,
     ):
         """Takes what a train run is made of.
 
@@ -85,6 +87,7 @@ class Training:
             clock: Seconds, monotonic.
             cadences: Which runs the hooks of the session have to see.
             request_stop: Asks the session to stop, as one of its hooks would.
+            pulse: Is told of every step.
         """
         stream = compiled.train
         assert stream is not None
@@ -112,6 +115,7 @@ class Training:
         self._clock = clock
         self._cadences = cadences
         self._request_stop = request_stop
+        self._pulse = pulse
         self._pace = Pace(clock)
         self._summaries = Cadence(config.save_summary_steps, config.save_summary_secs, clock, at_first=True)
         self._lines = Cadence(config.log_step_count_steps, config.log_step_count_secs, clock)
@@ -145,6 +149,7 @@ class Training:
             if self._position.not_finite:
                 break
             self._period.steps += made.step - before
+            self._pulse.step(made.step)
             self._tell(session, made, self._clock() - start)
             if self._is_at_an_end(epochs) or session.should_stop() or pause():
                 break

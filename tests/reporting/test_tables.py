@@ -107,7 +107,7 @@ def test_the_result_tells_metrics_then_how_it_ended():
     assert [re.split(r'\s{2,}', line) for line in end.splitlines()] == [
         ['stopped', 'Reached step 600. (done)'],
         ['step', '600'],
-        ['time', 'train 1.2 s, total 3.0 s'],
+        ['time', '3.0 s: train 1.2'],
     ]
 
 

@@ -15,6 +15,8 @@ _PASS = rows.PassRow(step=20, stream='valid', metrics={'loss': 0.25}, batches=12
 _PHASE = rows.PhaseRow(phase='train', step=20, secs=0.5, stream='train', steps=20, examples=640)
 _END = rows.RunResult('done', 'why', 20)
 
+_PROGRESS = rows.ProgressRow('train', 3, 10)
+
 
 def _tell(writer):
     writer.write_start(_START)
@@ -31,15 +33,26 @@ def _lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def test_writers_want_to_know_where_the_run_is_if_one_of_them_does():
+    class Wants(writers.Writer):
+        wants_progress = True
+
+    assert writers.Writers([writers.Writer(), Wants()]).wants_progress
+    assert not writers.Writers([writers.Writer()]).wants_progress
+
+
 def test_a_writer_does_nothing_by_itself():
     _tell(writers.Writer())
 
 
 def test_every_writer_is_told_everything_in_order():
-    doubles = [mock.create_autospec(writers.Writer, instance=True) for _ in range(2)]
-    _tell(writers.Writers(doubles))
+    doubles = [mock.create_autospec(writers.Writer, instance=True, wants_progress=wants) for wants in (True, False)]
+    everyone = writers.Writers(doubles)
+    everyone.write_progress(_PROGRESS)
+    _tell(everyone)
     for double in doubles:
         assert double.mock_calls == [
+            *([mock.call.write_progress(_PROGRESS)] if double.wants_progress else []),
             mock.call.write_start(_START),
             mock.call.write_step(_STEP),
             mock.call.write_summary(_SUMMARY),
