@@ -78,8 +78,8 @@ class _Mode(NamedTuple):
 
 
 _MODES = {
-    'train_and_evaluate': _Mode(_train_and_evaluate, ('rerun',)),
-    'train': _Mode(_train, ('rerun',)),
+    'train_and_evaluate': _Mode(_train_and_evaluate, ('rerun', 'profile_steps')),
+    'train': _Mode(_train, ('rerun', 'profile_steps')),
     'evaluate': _Mode(_evaluate, ('sets', 'checkpoint', 'all')),
     'predict': _Mode(_predict, ('sets', 'checkpoint', 'output')),
     'export': _Mode(_export, ('checkpoint',)),
@@ -103,6 +103,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         ('mode', 'train_and_evaluate', f'One of {", ".join(_MODES)}.'),
         ('checkpoint', None, 'The weights to evaluate, predict or export: latest (the default), best or a path.'),
         ('resume', None, 'Where the directory holds a run: auto (the default) refuses another one, force, never.'),
+        ('profile_steps', None, 'A range of steps, 10:20, for a profile that TensorBoard shows.'),
         ('output', None, 'With --mode=predict: the file to write, .jsonl or .npz.'),
         ('rerun', None, 'A run directory: its run is repeated in --model_dir, with its configuration and its seed.'),
     ):
@@ -148,7 +149,9 @@ def _run(flag_values: flags.FlagValues) -> int:
         )
     _check_flags_of_modes(flag_values)
     mode, given = _load(flag_values)
-    given |= {name: flag_values[name].value for name in ('model_dir', 'resume') if flag_values[name].value}
+    given |= {
+        name: flag_values[name].value for name in ('model_dir', 'resume', 'profile_steps') if flag_values[name].value
+    }
     experiment = config.build('Experiment', **given)
     with config.gin_errors():
         return _MODES[mode].run(experiment, flag_values)

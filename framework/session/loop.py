@@ -24,6 +24,7 @@ from framework.session.detached import DetachedEvaluation, saved_weights
 from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.followers import Followers
 from framework.session.position import Position
+from framework.session.profiling import Profile
 from framework.session.schedule import Commit, Evaluate, Progress, Schedule, Stop, Train
 from framework.session.side_file import SideFile
 from framework.session.signals import StopSignals
@@ -48,6 +49,7 @@ class Settings:
         identity: What must be the same for the same bits to come, for the commits.
         keeps_place: Whether commits keep the place in the training data.
         state: What else commits keep, for the next start.
+        profile_steps: The global steps after which a profile begins and ends.
     """
 
     schedule: Schedule
@@ -62,6 +64,7 @@ class Settings:
     identity: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keeps_place: bool = True
     state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    profile_steps: tuple[int, int] | None = None
 
 
 _DIGEST_LENGTH = 16
@@ -108,6 +111,7 @@ class Loop:
         self._clock = clock
         self._signals = StopSignals()
         self._evaluation = dataclasses.replace(evaluation, interrupted=self._signals.came, clock=clock)
+        self._profile = Profile(settings.profile_steps, store.directory)
         self._starts = hooks.StartStreams(compiled.init, *self._stream.input.initializers.values())
         # Where the run is.
         self._position = Position()
@@ -145,7 +149,7 @@ class Loop:
             scaffold = opening.session_scaffold(self._compiled)
             self._side = self._side_file()
             self._put_step = opening.VariableWriter(self._compiled.global_step, 'framework/restored_step/')
-            with self._session(scaffold) as session, ends.named_ends():
+            with self._session(scaffold) as session, contextlib.closing(self._profile), ends.named_ends():
                 self._start(session, scaffold.saver)
                 self._secs['start_up'] = self._clock() - start
                 self._phases(session, self._training(scaffold), scaffold.saver)
@@ -274,6 +278,7 @@ class Loop:
             writer=self._writer,
             clock=self._clock,
             cadences=self._cadences,
+            profile=self._profile,
             request_stop=self._starts.request_stop,
         )
 
