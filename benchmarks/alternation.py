@@ -10,21 +10,17 @@ of the reference (`fused`, else the first contender) to the other in one round: 
 `tf.estimator` runs beside it in a process of its own, which measures itself.
 """
 
-import gc
 import json
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import app, flags, logging
 
 import framework  # noqa: F401  (before TensorFlow: it chooses the Keras)
-from benchmarks import agreement, networks
+from benchmarks import measuring, networks
 from benchmarks.contenders import chosen
-from benchmarks.contenders.rounds import Contender, Cost
 from framework import run_dir
 
-_WARM_UP = 2  # rounds
 _WORKLOAD = flags.DEFINE_enum('workload', 'mlp', list(networks.WORKLOADS), 'What all train.')
 _CONTENDERS = flags.DEFINE_list('contenders', ['per_step', 'floor'], f'Who is measured: {", ".join(chosen.NAMES)}.')
 _ROUNDS = flags.DEFINE_integer('rounds', 20, 'Rounds of measurement.', lower_bound=1)
@@ -33,66 +29,10 @@ _OLD_PYTHON = flags.DEFINE_string(
 )
 _JSON = flags.DEFINE_string('json', None, 'Where the figures go; None: only to the terminal.')
 
-Costs = dict[str, list[Cost]]  # of each round, by contender
-
 
 @flags.validator('contenders', message=f'Each must be one of {", ".join(chosen.NAMES)}, and named once.')
 def _are_known(names: Sequence[str]) -> bool:
     return bool(names) and set(names) <= set(chosen.NAMES) and len(set(names)) == len(names)
-
-
-def measure(contenders: Mapping[str, Contender], rounds: int, reference: str) -> Costs:
-    """Makes rounds of all contenders, first those that are not measured, and returns what each cost.
-
-    Args:
-        contenders: By name.
-        rounds: How many are measured.
-        reference: Whose figures the others are compared with.
-
-    Raises:
-        DisagreementError: If two did not compute the same.
-    """
-    costs: Costs = {name: [] for name in contenders}
-    for number in range(_WARM_UP + rounds):
-        if number == _WARM_UP:  # what stays is not walked through again, in whosever round Python thinks of it
-            gc.collect()
-            gc.freeze()
-        figures = {}
-        for name in _order(list(contenders), number):
-            figures[name], cost = contenders[name].measured_round()
-            costs[name].append(cost)
-        agreement.check(reference, figures, chosen.EXACT, number)
-    return {name: of_rounds[_WARM_UP:] for name, of_rounds in costs.items()}
-
-
-def _order(names: list[str], number: int) -> list[str]:
-    """Returns the names, each of them first in its turn, and after another one every second time."""
-    first = number % len(names)
-    order = names[first:] + names[:first]
-    return order[::-1] if number % 2 else order
-
-
-def summary(costs: Costs, reference: str) -> dict[str, dict[str, Any]]:
-    """Returns medians and ratios by contender, see the module.
-
-    Args:
-        costs: At least one round of each.
-        reference: Whose cost is divided by that of the others.
-    """
-    return {
-        name: {
-            'cpu_ms': 1000 * statistics.median(cost.cpu_secs for cost in own),
-            'wall_ms': 1000 * statistics.median(cost.wall_secs for cost in own),
-            'ratio_cpu': _spread([a.cpu_secs / b.cpu_secs for a, b in zip(costs[reference], own, strict=True)]),
-            'ratio_wall': _spread([a.wall_secs / b.wall_secs for a, b in zip(costs[reference], own, strict=True)]),
-        }
-        for name, own in costs.items()
-    }
-
-
-def _spread(values: Sequence[float]) -> dict[str, Any]:
-    quartiles = statistics.quantiles(values, n=4, method='inclusive') if len(values) > 1 else [values[0]] * 3
-    return {'median': statistics.median(values), 'quartiles': quartiles}
 
 
 def table(results: Mapping[str, Any]) -> str:
@@ -119,8 +59,10 @@ def main(argv: Sequence[str]) -> None:
     logging.set_verbosity(logging.ERROR)
     names, rounds = _CONTENDERS.value, _ROUNDS.value
     reference = 'fused' if 'fused' in names else names[0]
-    contenders = {name: chosen.contender(name, _WORKLOAD.value, _WARM_UP + rounds, _OLD_PYTHON.value) for name in names}
-    costs = measure(contenders, rounds, reference)
+    contenders = {
+        name: chosen.contender(name, _WORKLOAD.value, measuring.WARM_UP + rounds, _OLD_PYTHON.value) for name in names
+    }
+    costs = measuring.measure(contenders, rounds, reference, chosen.EXACT)
     for contender in contenders.values():
         contender.close()
     results = {
@@ -128,7 +70,7 @@ def main(argv: Sequence[str]) -> None:
         'rounds': rounds,
         'reference': reference,
         'agree': True,  # or `measure` had failed
-        'contenders': summary(costs, reference),
+        'contenders': measuring.summary(costs, reference),
     }
     print(table(results))  # noqa: T201
     if _JSON.value:

@@ -24,12 +24,15 @@ _refuse_keras_3()
 from framework import inputs  # noqa: E402
 from framework.experiment import Experiment  # noqa: E402
 from framework.policies import EarlyStopping, KeepBest, ReduceOnPlateau  # noqa: E402
+from framework.reporting.csv_file import CsvWriter  # noqa: E402
 from framework.reporting.rows import RunResult  # noqa: E402
+from framework.reporting.writers import Writer  # noqa: E402
 from framework.run_config import EvalSet, RunConfig  # noqa: E402
 from framework.spec import EstimatorSpec, ModeKeys  # noqa: E402
 from framework.warm_start import VocabInfo, WarmStartSettings  # noqa: E402
 
 __all__ = [
+    'CsvWriter',
     'EarlyStopping',
     'EstimatorSpec',
     'EvalSet',
@@ -41,6 +44,7 @@ __all__ = [
     'RunResult',
     'VocabInfo',
     'WarmStartSettings',
+    'Writer',
     'inputs',
 ]
 __version__ = '0.1.0'

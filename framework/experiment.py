@@ -13,7 +13,8 @@ from absl import logging
 from framework import config, errors, input_functions, policies, run_dir, serving, settings, spec, warm_start
 from framework.graph import sums
 from framework.graph.calls import Model
-from framework.reporting import history, predictions, tables, terminal, writers
+from framework.reporting import csv_file, history, predictions, tables, terminal
+from framework.reporting import writers as reporting_writers
 from framework.reporting.rows import RunResult
 from framework.run_config import EvalPeriod, EvalSet, InputFn, RunConfig, hooks_tuple, positive
 from framework.session import (
@@ -26,13 +27,16 @@ from framework.session import (
     opening,
     prediction,
     prediction_files,
+    profiling,
     reading,
     start,
+    telling,
 )
 from framework.session.graphs import Graphs
 from framework.session.schedule import Schedule, periods_of
 
 _SMOKE_STEPS = 2
+gin.external_configurable(csv_file.CsvWriter, module='framework')
 _ON_NAN = ('raise', 'stop', 'ignore')
 
 
@@ -74,6 +78,8 @@ class Experiment:
         sanity_batches: int = 2,
         reproducible: str = identity.BEST_EFFORT,
         resume: str = identity.AUTO,
+        writers: Sequence[telling.WriterFn] = (),
+        profile_steps: str | None = None,
         predict_input_fn: InputFn | None = None,
         serving_input_receiver_fn: serving.ReceiverFn | None = None,
         strict_bindings: bool = False,
@@ -118,6 +124,10 @@ class Experiment:
                 of another machine. `off`: nothing.
             resume: What happens where the run directory holds a run that this one would not continue as it began:
                 `auto` refuses, `force` goes on. `never` refuses any directory with a commit.
+            writers: Functions that take the run directory and return a `Writer`, which is told what happens in a
+                training: the class of one, for example `CsvWriter`. They are told after ours.
+            profile_steps: `10:20` writes a profile of the train runs between these global steps, and of what is between
+                them, for TensorBoard's profiler.
             predict_input_fn: What `predict` reads by default; called with mode PREDICT.
             serving_input_receiver_fn: What an export is fed, see `framework.serving`; `framework.serving` builds some.
                 None: features as the batches of training have them.
@@ -174,6 +184,8 @@ class Experiment:
         if self._level == identity.EXACT:
             self._config = self._config.replace(session_config=sums.session_config(self._config.session_config))
         self._resume = errors.checked_choice('Experiment.resume', resume, identity.RESUMES)
+        self._writer_fns = telling.checked_writers(writers)
+        self._profile_steps = profiling.checked_profile_steps(profile_steps)
         if predict_input_fn is not None:
             input_functions.check_input_fn(predict_input_fn, name='Experiment.predict_input_fn')
         self._predict_input_fn = predict_input_fn
@@ -239,10 +251,10 @@ class Experiment:
         over_time = history.HistoryWriter()
         told = [*terminal.console(self._progress), over_time]
         if directory.can_be_written():
-            told.append(writers.MetricsWriter(directory.evaluations_file))
+            told.append(reporting_writers.MetricsWriter(directory.evaluations_file))
         else:
             logging.warning('`%s` can not be written, so there will be no `evaluations.jsonl`.', directory.path)
-        with contextlib.closing(writers.Writers(told)) as writer:
+        with contextlib.closing(reporting_writers.Writers(told)) as writer:
             result = detached.evaluate_checkpoints(parts, each, writer, skip_missing=every_commit)
         logging.info('Result:\n%s', tables.result_table(result))
         return dataclasses.replace(result, history=over_time.history())
@@ -346,6 +358,8 @@ class Experiment:
             calls_all=len(sets) == len(self._eval_sets),
             strict_bindings=self._strict_bindings,
             progress=self._progress,
+            writer_fns=self._writer_fns,
+            profile_steps=self._profile_steps,
         ).run()
         self._export_best(directory, result)
         logging.info('Result:\n%s', tables.result_table(result))

@@ -27,7 +27,7 @@ from framework.experiment import Experiment
 from framework.session import holding
 
 _FILE_FLAGS = ('gin_file', 'gin_files')
-_GIVEN = ('model_dir', 'resume', 'progress', 'strict_bindings')  # to `Experiment`, over what gin binds
+_GIVEN = ('model_dir', 'resume', 'progress', 'profile_steps', 'strict_bindings')  # to `Experiment`, over what gin binds
 _BINDING_FLAGS = ('gin_param', 'gin_params', 'gin_bindings')
 USAGE_EXIT_CODE = errors.ConfigurationError.exit_code
 
@@ -85,8 +85,8 @@ class _Mode(NamedTuple):
 
 
 _MODES = {
-    'train_and_evaluate': _Mode(_train_and_evaluate, ('rerun', 'strict_bindings')),
-    'train': _Mode(_train, ('rerun',)),
+    'train_and_evaluate': _Mode(_train_and_evaluate, ('rerun', 'profile_steps', 'strict_bindings')),
+    'train': _Mode(_train, ('rerun', 'profile_steps')),
     'evaluate': _Mode(_evaluate, ('sets', 'checkpoint', 'all')),
     'predict': _Mode(_predict, ('sets', 'checkpoint', 'output')),
     'export': _Mode(_export, ('checkpoint',)),
@@ -112,6 +112,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         ('checkpoint', None, 'The weights to evaluate, predict or export: latest (the default), best or a path.'),
         ('resume', None, 'Where the directory holds a run: auto (the default) refuses another one, force, never.'),
         ('progress', None, 'On a terminal: auto (the default), bar, plain lines, off.'),
+        ('profile_steps', None, 'A range of steps, 10:20, for a profile that TensorBoard shows.'),
         ('output', None, 'With --mode=predict: the file to write, .jsonl or .npz.'),
         ('rerun', None, 'A run directory: its run is repeated in --model_dir, with its configuration and its seed.'),
     ):

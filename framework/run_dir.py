@@ -65,6 +65,11 @@ class RunDir:
         return self._join('metrics.jsonl')
 
     @property
+    def csv_file(self) -> str:
+        """The same as comma-separated values, where a run has a writer of them."""
+        return self._join('metrics.csv')
+
+    @property
     def evaluations_file(self) -> str:
         """The metrics of evaluations that were made without training, a JSON object a line."""
         return self._join('evaluations.jsonl')

@@ -22,13 +22,13 @@ METRICS = ('accuracy', 'loss', 'loss_per_example')
 STATUSES = [api_pb2.STATUS_UNKNOWN, api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE, api_pb2.STATUS_RUNNING]
 
 
-def train_digits(directory, *bindings):
-    """Runs the small configuration of digits through the binary."""
+def train_digits(directory, *bindings, others=()):
+    """Runs the small configuration of digits through the binary, with bindings and with other flags."""
     config.clear()
     values = flags.FlagValues()
     main.define_flags(values)
     given = [f'--gin_param={binding}' for binding in bindings]
-    values(['main', f'--gin_file={ROOT}/gin_configs/digits/smoke.gin', f'--model_dir={directory}', *given])
+    values(['main', f'--gin_file={ROOT}/gin_configs/digits/smoke.gin', f'--model_dir={directory}', *given, *others])
     with mock.patch.object(sys, 'argv', ['main', '--gin_param=a = 1']):
         assert main.run(values) == 0
 
@@ -207,3 +207,9 @@ def test_a_disk_that_is_full_of_events_ends_the_run_with_a_sentence(tmp_path):
     assert json.loads((tmp_path / 'result.json').read_text())['status'] == 'failed'
     assert experiment(tmp_path).train_and_evaluate().status == 'done'
     assert Reader(tmp_path).session()[2] == api_pb2.STATUS_SUCCESS
+
+
+def test_the_profile_lies_where_tensorboard_looks(tmp_path):
+    train_digits(tmp_path, others=['--profile_steps=2:4'])
+    (path,) = (tmp_path / 'plugins' / 'profile').glob('*/*.xplane.pb')
+    assert b'Conv2D' in path.read_bytes()

@@ -9,13 +9,16 @@ from benchmarks import networks
 from benchmarks.contenders.rounds import Contender, Figures, HandOver, InTurns
 from framework import EstimatorSpec, EvalSet, RunConfig
 from framework.graph.calls import Model
-from framework.reporting import progress, rows, tensorboard, writers
+from framework.reporting import rows, writers
 from framework.run_dir import RunDir
+from framework.session import telling
 from framework.session.commits import Commits
 from framework.session.evaluation import Evaluation
 from framework.session.graphs import Graphs
 from framework.session.loop import Loop, Settings
 from framework.session.schedule import Schedule
+
+_NO_FACTS: Mapping[str, Any] = {'argv': [], 'git_diff': None}
 
 # How the fields of RunConfig differ between our contenders.
 _WAYS: Mapping[str, Mapping[str, Any]] = {
@@ -64,6 +67,9 @@ def run(
     config: RunConfig,
     last_writer: writers.Writer,
     sets: Sequence[str] = (_SET,),
+    *,
+    model_fn: Callable[..., Any] | None = None,
+    of_run: Callable[[RunDir], Sequence[writers.Writer]] = telling.training_writers,
 ) -> None:
     """Trains in a run directory that is removed afterwards.
 
@@ -73,8 +79,10 @@ def run(
         config: Cadences and the way.
         last_writer: Is told after the writers that every run has.
         sets: The names of the evaluation sets, which all hold the same.
+        model_fn: The model, None for that of the workload.
+        of_run: Returns the writers that a run has.
     """
-    model = Model(networks.make_model_fn(workload, EstimatorSpec), None, config)
+    model = Model(model_fn or networks.make_model_fn(workload, EstimatorSpec), None, config)
     eval_sets = {name: EvalSet(input_fn=_inputs(workload), name=name) for name in sets}
     graphs = Graphs(model, _SEED, train_metrics=True, keyed=True, fuse=config.fuse, xla=config.xla)
     built, _ = graphs.training(_inputs(workload), eval_sets)
@@ -89,8 +97,10 @@ def run(
         store = Commits(directory)
         if config.has_commits:
             store.take_up(None)
-        with contextlib.closing(writers.Writers([*_writers_of_a_run(directory), last_writer])) as writer:
-            Loop(built, Evaluation(built, eval_sets), store, writer, Settings(schedule, config, seed=_SEED)).run()
+        evaluation = Evaluation(built, eval_sets, summaries=config.eval_summaries)
+        with contextlib.closing(writers.Writers([*of_run(directory), last_writer])) as writer:
+            writer.write_start(telling.start_row(built, {}, step=0, seed=_SEED, params=None, facts=_NO_FACTS))
+            Loop(built, evaluation, store, writer, Settings(schedule, config, seed=_SEED)).run()
 
 
 def _inputs(workload: networks.Workload) -> Callable[..., Any]:
@@ -98,15 +108,6 @@ def _inputs(workload: networks.Workload) -> Callable[..., Any]:
         return workload.input_fn(mode)
 
     return input_fn
-
-
-def _writers_of_a_run(directory: RunDir) -> list[writers.Writer]:
-    return [
-        progress.ConsoleWriter(),
-        writers.MetricsWriter(directory.metrics_file),
-        writers.TimelineWriter(directory.timeline_file),
-        tensorboard.EventWriter(directory.events_dir),
-    ]
 
 
 class _EndOfRound(writers.Writer):

@@ -12,14 +12,15 @@ from framework.reporting import rows, values
 
 
 class Writer:
-    """Is told what happens in a run, and passes it on to people or files.
+    """Is told what happens in a run, and passes it on to people or files; `Experiment.writers` are some of your own.
 
     Every method does nothing here: override those that you need. They are called from one thread, in the order of
     the run. Steps never decrease, but several rows may share one: a step's summaries, its log line and the passes
     over each set. A writer opens its files at its first row, so that a writer without rows leaves nothing behind.
     After `close` a writer may not be used.
 
-    A run that was killed goes on from its newest commit, and tells again what came after that: see `StartRow.step`.
+    An error that a method raises ends the run. A run that was killed goes on from its newest commit, and tells again
+    what came after that: see `StartRow.step`.
 
     Attributes:
         wants_progress: Whether `write_progress` is called.
@@ -207,7 +208,7 @@ class _Lines:
 
     def append(self, line: Mapping[str, Any]) -> None:
         if self._file is None:
-            self._file = _open_at_line_start(self._path)
+            self._file = open_at_line_start(self._path)
         self._file.write(json.dumps(line, allow_nan=False).encode() + b'\n')
         self._file.flush()
 
@@ -221,7 +222,7 @@ class _Lines:
             self._file = None
 
 
-def _open_at_line_start(path: str | os.PathLike[str]) -> BinaryIO:
+def open_at_line_start(path: str | os.PathLike[str]) -> BinaryIO:
     """Opens a file for appending, on a new line where a killed process left half of one."""
     file = open(path, 'ab+')  # noqa: SIM115 - it stays open until the run ends
     if file.tell() > 0:

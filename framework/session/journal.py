@@ -52,7 +52,9 @@ class Journal:
     def _files(self) -> list[str]:
         """Returns the files that are ours, whatever else lies there."""
         directory = self._directory
-        lines = [path for path in (directory.metrics_file, directory.timeline_file) if os.path.exists(path)]
+        lines = [directory.metrics_file, directory.timeline_file, directory.csv_file]
         streams = [directory.path, *map(str, pathlib.Path(directory.path).glob('eval_*')), directory.events_dir('eval')]
         streams.append(directory.hparams)
-        return lines + [path for stream in streams for path in tensorboard.own_files(stream)]
+        return [path for path in lines if os.path.exists(path)] + [
+            path for stream in streams for path in tensorboard.own_files(stream)
+        ]

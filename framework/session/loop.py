@@ -24,6 +24,7 @@ from framework.session.detached import DetachedEvaluation, saved_weights
 from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.followers import Followers
 from framework.session.position import Position
+from framework.session.profiling import Profile
 from framework.session.pulse import Pulse
 from framework.session.schedule import Commit, Evaluate, Progress, Schedule, Stop, Train
 from framework.session.side_file import SideFile
@@ -49,6 +50,7 @@ class Settings:
         identity: What must be the same for the same bits to come, for the commits.
         keeps_place: Whether commits keep the place in the training data.
         state: What else commits keep, for the next start.
+        profile_steps: The global steps after which a profile begins and ends.
     """
 
     schedule: Schedule
@@ -63,6 +65,7 @@ class Settings:
     identity: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keeps_place: bool = True
     state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    profile_steps: tuple[int, int] | None = None
 
 
 _DIGEST_LENGTH = 16
@@ -112,6 +115,7 @@ class Loop:
         self._evaluation = dataclasses.replace(
             evaluation, interrupted=self._signals.came, clock=clock, progress=self._pulse.batches
         )
+        self._profile = Profile(settings.profile_steps, store.directory)
         self._starts = hooks.StartStreams(compiled.init, *self._stream.input.initializers.values())
         # Where the run is.
         self._position = Position()
@@ -150,7 +154,7 @@ class Loop:
             scaffold = opening.session_scaffold(self._compiled)
             self._side = self._side_file()
             self._put_step = opening.VariableWriter(self._compiled.global_step, 'framework/restored_step/')
-            with self._session(scaffold) as session, ends.named_ends():
+            with self._session(scaffold) as session, contextlib.closing(self._profile), ends.named_ends():
                 self._start(session, scaffold.saver)
                 self._secs['start_up'] = self._clock() - start
                 self._phases(session, self._training(scaffold), scaffold.saver)
@@ -279,6 +283,7 @@ class Loop:
             writer=self._writer,
             clock=self._clock,
             cadences=self._cadences,
+            profile=self._profile,
             request_stop=self._starts.request_stop,
             pulse=self._pulse,
         )

@@ -51,6 +51,8 @@ class Start:
         warm_start: What a fresh run begins with.
         level: How much is done for the same bits to come again.
         resume: What happens where the directory holds a run.
+        writer_fns: Make the writers that the caller adds.
+        profile_steps: The global steps after which a profile begins and ends.
     """
 
     directory: run_dir.RunDir
@@ -71,6 +73,8 @@ class Start:
     calls_all: bool
     progress: str
     strict_bindings: bool
+    writer_fns: Sequence[telling.WriterFn] = ()
+    profile_steps: tuple[int, int] | None = None
 
     def run(self) -> RunResult:
         """Trains, and returns how the run ended.
@@ -115,6 +119,7 @@ class Start:
         over_time = history.HistoryWriter(directory.metrics_file, known.step)
         told = {} if newest is None else newest.state.get(_TOLD, {})
         of_run = telling.training_writers(directory, telling.summary_tags(built), told, self.progress)
+        of_run += telling.made_writers(self.writer_fns, directory)
         plan = dataclasses.replace(plan, state={_TOLD: tensorboard.parts(row)})
         with contextlib.closing(writers.Writers([*of_run, over_time])) as writer:
             writer.write_start(row)
@@ -158,6 +163,7 @@ class Start:
             warm_start=self.warm_start,
             identity=identity.identity(built, seed, self._numerics()),
             keeps_place=self.level != identity.OFF,
+            profile_steps=self.profile_steps,
         )
 
     def _numerics(self) -> Mapping[str, object]:

@@ -1,19 +1,54 @@
 """Who is told of a training, and what a start tells of itself."""
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework import config, run_dir
+from framework import config, errors, run_dir
 from framework.graph import drawing
 from framework.graph.calls import Compiled
 from framework.reporting import hparams, tables, tensorboard, terminal, values, writers
 from framework.reporting.rows import StartRow
 from framework.session import description
 from framework.session.detached import DetachedEvaluation
+
+WriterFn = Callable[[run_dir.RunDir], writers.Writer]
+
+
+def checked_writers(given: Any) -> tuple[WriterFn, ...]:
+    """Returns `Experiment.writers`; raises a `ConfigurationTypeError` for anything but a list of functions."""
+    rule = (
+        'must be a list of functions that take the run directory (`framework.run_dir.RunDir`) and return a Writer, '
+        'such as the class of one. In gin: `Experiment.writers = [@CsvWriter]`, without parentheses.'
+    )
+    if not isinstance(given, list | tuple):
+        raise errors.ConfigurationTypeError(f'`Experiment.writers` [{given!r}] {rule}')
+    for one in given:
+        if isinstance(one, writers.Writer) or not callable(one):
+            raise errors.ConfigurationTypeError(f'`Experiment.writers` [{one!r}] {rule}')
+    return tuple(given)
+
+
+def made_writers(functions: Sequence[WriterFn], directory: run_dir.RunDir) -> list[writers.Writer]:
+    """Returns the user's writers for a start.
+
+    Args:
+        functions: `Experiment.writers`.
+        directory: The run directory.
+
+    Raises:
+        ConfigurationTypeError: If a function returns something else.
+    """
+    made = [function(directory) for function in functions]
+    for function, one in zip(functions, made, strict=True):
+        if not isinstance(one, writers.Writer):
+            raise errors.ConfigurationTypeError(
+                f'`Experiment.writers` [{function!r}] returned [{one!r}], and must return a `framework.Writer`.'
+            )
+    return made
 
 
 def training_writers(

@@ -21,6 +21,7 @@ from framework.session.cadences import Cadences
 from framework.session.pace import Pace
 from framework.session.periods import Cadence, Period
 from framework.session.position import Position
+from framework.session.profiling import Profile
 from framework.session.pulse import Pulse
 
 _RUNS_WITHOUT_PROGRESS = 1000
@@ -70,6 +71,7 @@ class Training:
         writer: Writer,
         clock: Callable[[], float],
         cadences: Cadences,
+        profile: Profile,
         request_stop: Callable[[], None],
         pulse: Pulse,
     ):
@@ -86,6 +88,7 @@ class Training:
             writer: Who is told.
             clock: Seconds, monotonic.
             cadences: Which runs the hooks of the session have to see.
+            profile: Traces some of the steps.
             request_stop: Asks the session to stop, as one of its hooks would.
             pulse: Is told of every step.
         """
@@ -114,6 +117,7 @@ class Training:
         self._writer = writer
         self._clock = clock
         self._cadences = cadences
+        self._profile = profile
         self._request_stop = request_stop
         self._pulse = pulse
         self._pace = Pace(clock)
@@ -142,7 +146,10 @@ class Training:
             raise _no_batch()
         while self._position.step < target:
             before = self._position.step
-            made = self._next(session, target)
+            self._profile.begin(before)
+            with self._profile.marked(before):
+                made = self._next(session, target)
+            self._profile.end(self._position.step)
             if made is None:
                 break
             examples += made.examples
@@ -187,7 +194,7 @@ class Training:
         step, size = self._position.step, self._size
         # A run that fetches summaries is not one of those: its ops are others.
         until_summary = self._summaries.left(step) - (1 if self._summary else 0)
-        many = min(target - step, self._pace.fits, self._lines.left(step), until_summary)
+        many = min(target - step, self._pace.fits, self._lines.left(step), until_summary, self._profile.left(step))
         if size is not None:
             many = min(many, size - self._position.elements % size)
         many = self._cadences.quiet(step, many) if many > 1 else 1
