@@ -5,7 +5,7 @@ import pathlib
 import setuptools
 
 EXAMPLES = ['scikit-learn>=1.5']
-TEST = ['dm-sonnet>=2.0.2', 'pytest>=8', 'setuptools>=77', 'tf-slim>=1.1', *EXAMPLES]
+TEST = ['dm-sonnet>=2.0.2', 'pandas>=2', 'pytest>=8', 'setuptools>=77', 'tf-slim>=1.1', *EXAMPLES]
 
 setuptools.setup(
     name='estimator-framework',

@@ -37,15 +37,22 @@ class EventWriter(writers.Writer):
     `global_step`, the axis, isn't written. `loss_per_example` is, whether it is the model's own metric or ours.
     """
 
-    def __init__(self, directory_of: Callable[[str], str], own_tags: Collection[str] = ()):
+    def __init__(
+        self,
+        directory_of: Callable[[str], str],
+        own_tags: Collection[str] = (),
+        opened: Callable[[str], tf.compat.v1.summary.FileWriter] | None = None,
+    ):
         """Names the directories.
 
         Args:
             directory_of: Returns the directory of a stream, for example `RunDir.events_dir`. It is made with the
                 stream's first row.
             own_tags: The tags of the model's own summaries of training: a metric of the same name draws no curve.
+            opened: Returns the writer of a directory, where somebody else's files shall be written to.
         """
         self._directory_of = directory_of
+        self._opened = opened or _open
         self._files: dict[str, tf.compat.v1.summary.FileWriter] = {}
         self._warned: set[str] = set()
         self._tags = set(own_tags)
@@ -84,7 +91,7 @@ class EventWriter(writers.Writer):
 
     def _add(self, stream: str, step: int, summary: tf.compat.v1.Summary) -> None:
         if stream not in self._files:
-            self._files[stream] = _open(self._directory_of(stream))
+            self._files[stream] = self._opened(self._directory_of(stream))
         self._files[stream].add_summary(summary, step)
 
     def _metric(self, name: str, value: Any) -> tf.compat.v1.Summary:

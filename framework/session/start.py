@@ -21,8 +21,10 @@ from framework.run_config import EvalSet, InputFn, RunConfig
 from framework.session import commits, description, disk, followers, identity, loop
 from framework.session.detached import DetachedEvaluation
 from framework.session.evaluation import Evaluation
+from framework.session.exports import Exports
 from framework.session.graphs import Graphs, metric_names
 from framework.session.hooks import Hook
+from framework.session.listeners import Listener, Listeners
 from framework.session.schedule import Schedule
 from framework.warm_start import WarmStartSettings
 
@@ -49,11 +51,18 @@ class Start:
         warm_start: What a fresh run begins with.
         level: How much is done for the same bits to come again.
         resume: What happens where the directory holds a run.
+        console: Tells people of the progress.
+        keeps_place: Whether the place in the training data is kept; None for what the level says.
+        in_calls: Whether starts are calls of one program, each with data and settings of its own, as those of
+            `tf.estimator`: no seed is drawn or kept, nothing is compared with the start before, and data without a
+            batch is no error.
+        listeners: Who is told before and after weights are saved.
+        exports: Writes models out after passes.
     """
 
     directory: run_dir.RunDir
     store: commits.Commits
-    graphs: Callable[[int], Graphs]
+    graphs: Callable[[int | None], Graphs]
     schedule: Schedule
     train_input_fn: InputFn
     sets: Mapping[str, EvalSet]
@@ -66,6 +75,11 @@ class Start:
     warm_start: WarmStartSettings | None
     level: str
     resume: str
+    console: writers.Writer = dataclasses.field(default_factory=progress.ConsoleWriter)
+    keeps_place: bool | None = None
+    in_calls: bool = False
+    listeners: Sequence[Listener] = ()
+    exports: Exports | None = None
 
     def run(self) -> RunResult:
         """Trains, and returns how the run ended.
@@ -105,7 +119,8 @@ class Start:
         directory = self.directory
         shared = {stream: s for stream, s in self.sets.items() if stream not in apart}
         over_time = history.HistoryWriter(directory.metrics_file, known.step)
-        with contextlib.closing(_training_writer(directory, over_time, _summary_tags(built))) as writer:
+        writer = _training_writer(directory, self.console, over_time, _summary_tags(built))
+        with contextlib.closing(writer):
             known.run = loop.Loop(built, Evaluation(built, shared, fuse=self.run_config.fuse), self.store, writer, plan)
             result = known.run.run(newest)
         result = dataclasses.replace(result, history=over_time.history())
@@ -119,9 +134,22 @@ class Start:
                 f"`{self.directory.path}` holds a run at step {newest.step}, and `resume` is ['never']. Start in a new "
                 'run directory.'
             )
-        return newest
+        return self._begun_anew(newest) if newest is not None and self.in_calls else newest
 
-    def _chosen_seed(self, newest: commits.Commit | None) -> int:
+    def _begun_anew(self, newest: commits.Commit) -> commits.Commit:
+        """Returns the commit of the call before as one whose data begins again, where this call's does."""
+        if self._reached(newest):
+            newest = dataclasses.replace(newest, passes={})  # this call asks for those of its own
+        if self._keeps_place and not newest.exhausted:
+            return newest
+        return dataclasses.replace(newest, exhausted=False, elements=0, position='', epochs=0, epoch_start=0)
+
+    def _reached(self, newest: commits.Commit) -> bool:
+        return self.schedule.reached(newest.step, newest.epochs)
+
+    def _chosen_seed(self, newest: commits.Commit | None) -> int | None:
+        if self.in_calls:
+            return self.seed
         kept = None if newest is None else newest.seed
         seed = self.seed if self.seed is not None else kept
         if seed is None:
@@ -129,7 +157,7 @@ class Start:
         logging.info('Seed %d: random draws, initial values, and Python and NumPy while the graph is built.', seed)
         return seed
 
-    def _plan(self, built: Compiled, apart: Mapping[str, DetachedEvaluation], seed: int) -> loop.Settings:
+    def _plan(self, built: Compiled, apart: Mapping[str, DetachedEvaluation], seed: int | None) -> loop.Settings:
         return loop.Settings(
             self.schedule,
             self.run_config,
@@ -141,8 +169,15 @@ class Start:
             on_nan=self.on_nan or self._nan_policy(built),
             warm_start=self.warm_start,
             identity=identity.identity(built, seed, self._numerics()),
-            keeps_place=self.level != identity.OFF,
+            keeps_place=self._keeps_place,
+            listeners=Listeners(self.listeners),
+            exports=self.exports,
+            refuse_empty=not self.in_calls,
         )
+
+    @property
+    def _keeps_place(self) -> bool:
+        return self.level != identity.OFF if self.keeps_place is None else self.keeps_place
 
     def _numerics(self) -> Mapping[str, object]:
         return provenance.numerics(self.run_config.session_proto, self.level == identity.EXACT)
@@ -154,7 +189,7 @@ class Start:
         return 'ignore' if own else 'raise'
 
     def _check_identity(self, newest: commits.Commit | None, now: Mapping[str, str]) -> None:
-        if newest is None or newest.foreign:
+        if newest is None or newest.foreign or self.in_calls:
             return
         before = ''
         with (
@@ -165,7 +200,7 @@ class Start:
         found = identity.change(newest.identity, now, (before, config.config_text()))
         identity.check(found, self.directory.path, self.level, self.resume)
 
-    def _write_configuration(self, built: Compiled, seed: int) -> None:
+    def _write_configuration(self, built: Compiled, seed: int | None) -> None:
         directory = self.directory
         run_dir.write_atomically(directory.config_file, config.config_text())
         run_dir.write_atomically(directory.operative_config_file, config.operative_text())
@@ -236,11 +271,11 @@ def _summary_tags(built: Compiled) -> set[str]:
 
 
 def _training_writer(
-    directory: run_dir.RunDir, over_time: history.HistoryWriter, own_tags: Collection[str]
+    directory: run_dir.RunDir, console: writers.Writer, over_time: history.HistoryWriter, own_tags: Collection[str]
 ) -> writers.Writers:
     return writers.Writers(
         [
-            progress.ConsoleWriter(),
+            console,
             writers.MetricsWriter(directory.metrics_file),
             writers.TimelineWriter(directory.timeline_file),
             tensorboard.EventWriter(directory.events_dir, own_tags),

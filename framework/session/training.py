@@ -70,6 +70,7 @@ class Training:
         clock: Callable[[], float],
         cadences: Cadences,
         request_stop: Callable[[], None],
+        refuse_empty: bool = True,
     ):
         """Takes what a train run is made of.
 
@@ -85,6 +86,7 @@ class Training:
             clock: Seconds, monotonic.
             cadences: Which runs the hooks of the session have to see.
             request_stop: Asks the session to stop, as one of its hooks would.
+            refuse_empty: Whether data without a batch is an error, and not the end of it.
         """
         stream = compiled.train
         assert stream is not None
@@ -112,6 +114,7 @@ class Training:
         self._clock = clock
         self._cadences = cadences
         self._request_stop = request_stop
+        self._refuse_empty = refuse_empty
         self._pace = Pace(clock)
         self._summaries = Cadence(config.save_summary_steps, config.save_summary_secs, clock, at_first=True)
         self._lines = Cadence(config.log_step_count_steps, config.log_step_count_secs, clock)
@@ -135,7 +138,8 @@ class Training:
         """
         start, first, examples, epochs = self._clock(), self._position.step, 0, self._position.epochs
         if self._size == 0:
-            raise _no_batch()
+            self._no_batch()
+            return PhaseRow('train', first, 0.0, TRAIN)
         while self._position.step < target:
             before = self._position.step
             made = self._next(session, target)
@@ -168,7 +172,8 @@ class Training:
         except tf.errors.InvalidArgumentError as error:
             if not self._input.is_empty(error):
                 raise
-            raise _no_batch() from error
+            self._no_batch(error)
+            return None
         self._advance(made.runs, made.step, made.loss)
         self._check(self._position)
         if self._is_last(made):
@@ -292,13 +297,19 @@ class Training:
 
     def _end_of_data(self) -> None:
         position = self._position
-        if not position.runs:
+        if not position.runs and self._refuse_empty:
             raise _no_batch()
         if not self._restart:
             position.exhausted = True
             return
         position.epochs += 1
         position.epoch_start = position.step
+
+    def _no_batch(self, cause: Exception | None = None) -> None:
+        """Takes data without a batch for data that has ended, unless that is refused."""
+        if self._refuse_empty:
+            raise _no_batch() from cause
+        self._position.exhausted = True
 
     def _check(self, position: Position) -> None:
         if not math.isfinite(position.loss or 0.0):
