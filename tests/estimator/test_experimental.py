@@ -11,6 +11,7 @@ from framework import estimator, testing
 from framework.estimator import experimental
 from framework.estimator.early_stopping import read_eval_metrics
 from framework.reporting import tensorboard
+from framework.reporting.rows import PassRow
 from tests.estimator.conftest import eval_fn, train_fn
 
 SCORES = [9, 5, 7, 3, 8, 4, 6, 6, 6]
@@ -59,8 +60,6 @@ def test_pain_49_and_50_hooks_follow_the_evaluations_of_the_process(scored, line
 
 def test_hooks_read_the_directory_where_another_process_evaluates(scored):
     writer = tensorboard.EventWriter(lambda stream: scored.eval_dir())
-    from framework.reporting.rows import PassRow
-
     for step, score in ((5, 1.0), (10, 2.0)):
         writer.write_pass(PassRow(step, 'eval', {'score': score}, 1, 1, 0.0))
     writer.close()

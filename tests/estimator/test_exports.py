@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.compat import v1
+from tensorflow.core.protobuf import saved_model_pb2
 
 from framework import estimator
 from framework.estimator import experimental, export
@@ -79,8 +80,7 @@ def test_all_modes_lie_in_one_saved_model(trained, tmp_path):
     receivers = {'train': supervised_receiver_fn, 'eval': supervised_receiver_fn, 'infer': receiver_fn}
     path = trained.experimental_export_all_saved_models(tmp_path, receivers)
     tags = {tuple(graph.meta_info_def.tags): set(graph.signature_def) for graph in meta_graphs(path)}
-    main = tf.saved_model.experimental.TrackableResource and {'__saved_model_init_op'}
-    assert {key: names - main for key, names in tags.items()} == {
+    assert {key: names - {'__saved_model_init_op'} for key, names in tags.items()} == {
         ('train',): {'train'},
         ('eval',): {'eval'},
         ('serve',): {'serving_default'},
@@ -99,8 +99,6 @@ def test_all_modes_lie_in_one_saved_model(trained, tmp_path):
 
 
 def meta_graphs(path):
-    from tensorflow.core.protobuf import saved_model_pb2
-
     return saved_model_pb2.SavedModel.FromString(
         (pathlib.Path(path.decode()) / 'saved_model.pb').read_bytes()
     ).meta_graphs
@@ -112,7 +110,7 @@ def test_eval_alone_is_exported(trained, tmp_path):
 
 
 def test_a_supervised_receiver_needs_names_of_its_own():
-    with pytest.raises(ValueError, match='Features and labels must have distinct keys. Found overlapping keys'):
+    with pytest.raises(ValueError, match=r'Features and labels must have distinct keys\. Found overlapping keys'):
         experimental.build_raw_supervised_input_receiver_fn({'x': tf.zeros([1])}, {'x': tf.zeros([1])})
 
 
@@ -251,5 +249,5 @@ def test_pain_47_an_unknown_metric_gets_the_nearest(make):
 
 
 def test_an_exporter_must_say_what_it_does():
-    with pytest.raises(NotImplementedError, match='`Exporter.name` is not implemented'):
+    with pytest.raises(NotImplementedError, match=r'`Exporter\.name` is not implemented'):
         _ = estimator.Exporter().name
