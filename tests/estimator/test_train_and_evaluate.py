@@ -153,6 +153,19 @@ def test_the_final_export_comes_after_a_hook_ended_training(make):
     assert exporter.calls == [(5, False), (7, True)]
 
 
+class StopsAfterSaving(estimator.CheckpointSaverListener):
+    def after_save(self, session, global_step_value):
+        return global_step_value == 10
+
+
+def test_the_final_export_comes_after_a_listener_ended_training(make):
+    exporter = Recording()
+    spec = estimator.TrainSpec(train_fn, 100, saving_listeners=[StopsAfterSaving()])
+    eval_spec = estimator.EvalSpec(eval_fn, exporters=exporter)
+    estimator.train_and_evaluate(make(config=config()), spec, eval_spec)
+    assert exporter.calls == [(5, False), (10, False), (10, True)]
+
+
 def test_pain_39_and_40_a_pass_without_a_limit_reads_all(make, lines):
     seen = Seen('eval')
     made = make(seen.model_fn, config=config())
