@@ -1,8 +1,10 @@
 """The numbers of `tf.estimator` of TensorFlow 2.15, as `benchmarks/reference/record.py` recorded them."""
 
 import json
+import os
 import pathlib
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from framework import estimator
 RECORDED = pathlib.Path(__file__).parent / 'recorded'
 NUMBERS = json.loads((RECORDED / 'training.json').read_text())
 TOLERANCE = 1e-5
+OLD_PYTHON = os.environ.get('OLD_PYTHON')  # of the environment that `benchmarks.old_environment` makes
 
 
 def going_on_from(step, directory):
@@ -59,3 +62,15 @@ def test_a_checkpoint_of_2_15_is_evaluated_and_trained_on(tmp_path):
     np.testing.assert_allclose([*metrics.values()], [*NUMBERS['metrics'].values()], rtol=TOLERANCE)
     made.train(model.train_input_fn, steps=10)
     assert made.get_variable_value('global_step') == model.STEPS + 10
+
+
+@pytest.mark.skipif(OLD_PYTHON is None, reason='OLD_PYTHON names no environment with TensorFlow 2.15')
+def test_2_15_evaluates_and_trains_on_a_checkpoint_of_ours(trained):
+    command = [OLD_PYTHON, '-m', 'benchmarks.reference.go_on', trained[0].model_dir]
+    root = pathlib.Path(__file__).parents[2]
+    metrics = model.metrics(trained[0])
+    environment = {name: value for name, value in os.environ.items() if name != 'TF_USE_LEGACY_KERAS'}
+    told = subprocess.run(command, cwd=root, env=environment, check=True, capture_output=True, text=True).stdout
+    found = json.loads(told.splitlines()[-1])
+    np.testing.assert_allclose([*found['metrics'].values()], [*metrics.values()], rtol=TOLERANCE)
+    assert found['step'] == model.STEPS + 10
