@@ -7,7 +7,7 @@ import setuptools
 EXAMPLES = ['scikit-learn>=1.5']
 PLOTS = ['jinja2>=3.1', 'matplotlib>=3.8']
 TEST = [
-    *('dm-sonnet>=2.0.2', 'pyte>=0.8', 'pytest>=8', 'pytest-xdist>=3.6', 'setuptools>=77', 'tf-slim>=1.1'),
+    *('dm-sonnet>=2.0.2', 'pandas>=2', 'pyte>=0.8', 'pytest>=8', 'pytest-xdist>=3.6', 'setuptools>=77', 'tf-slim>=1.1'),
     *EXAMPLES,
     *PLOTS,
 ]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-_PACKAGES = ('tensorflow-cpu==2.15.1', 'tensorflow-estimator==2.15.0')
+_PACKAGES = ('tensorflow-cpu==2.15.1', 'tensorflow-estimator==2.15.0', 'pandas', 'scikit-learn')
 _DIRECTORY = flags.DEFINE_string('directory', None, 'Where it goes.', required=True)
 _PYTHON = flags.DEFINE_string('python', 'python3.11', 'The interpreter: 3.9 to 3.11 have these packages.')
 

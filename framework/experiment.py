@@ -376,7 +376,7 @@ class Experiment:
             train_epochs=self._train_epochs,
         )
 
-    def _graphs(self, seed: int) -> Graphs:
+    def _graphs(self, seed: int | None) -> Graphs:
         # The functions of the user see the directory and the seed wherever they were set.
         told = self._config.replace(model_dir=self._model_dir, tf_random_seed=seed)
         return Graphs(

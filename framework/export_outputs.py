@@ -112,6 +112,68 @@ class PredictOutput(ExportOutput):
         return tf.compat.v1.saved_model.predict_signature_def(receiver_tensors, self.outputs)
 
 
+class SupervisedOutput(ExportOutput):
+    """The output of a graph that trains or evaluates: loss, predictions and metrics.
+
+    Attributes:
+        outputs: `loss`, `predictions/<name>`, `metrics/<name>/value` and `metrics/<name>/update_op` to tensors.
+    """
+
+    method_name = ''
+
+    def __init__(
+        self,
+        loss: tf.Tensor | None = None,
+        predictions: tf.Tensor | Mapping[str, tf.Tensor] | None = None,
+        metrics: Mapping[str, tuple[tf.Tensor, Any]] | None = None,
+    ):
+        self.outputs: dict[str, tf.Tensor] = {}
+        for name, value in (('loss', loss), ('predictions', predictions)):
+            if value is not None:
+                named = value if isinstance(value, Mapping) else {name: value}
+                self.outputs |= {_below(name, _output_name(key)): _output_value(part) for key, part in named.items()}
+        for name, (value, update) in (metrics or {}).items():
+            place = _below('metrics', name)
+            self.outputs |= {f'{place}/value': _output_value(value), f'{place}/update_op': _as_tensor(update)}
+
+    def tensors(self) -> dict[str, tf.Tensor]:
+        """Returns the outputs."""
+        return self.outputs
+
+    def as_signature_def(self, receiver_tensors: Mapping[str, tf.Tensor]) -> Any:
+        """Returns a SignatureDef of the kind of `method_name`."""
+        info = tf.compat.v1.saved_model.build_tensor_info
+        return tf.compat.v1.saved_model.build_signature_def(
+            {name: info(tensor) for name, tensor in receiver_tensors.items()},
+            {name: info(tensor) for name, tensor in self.outputs.items()},
+            self.method_name,
+        )
+
+
+class TrainOutput(SupervisedOutput):
+    """The output of a graph that trains."""
+
+    method_name = 'tensorflow/supervised/training'
+
+
+class EvalOutput(SupervisedOutput):
+    """The output of a graph that evaluates."""
+
+    method_name = 'tensorflow/supervised/eval'
+
+
+def _below(place: str, name: str) -> str:
+    return name if name.startswith(place) else f'{place}/{name}'
+
+
+def _as_tensor(update: Any) -> tf.Tensor:
+    """Returns a tensor that is there once an update was made: an output of a signature is no op."""
+    if isinstance(update, tf.Tensor):
+        return update
+    with tf.control_dependencies([update]):
+        return tf.constant([], name='metric_op_wrapper')
+
+
 def _is_floating(value: object) -> bool:
     return isinstance(value, tf.Tensor) and value.dtype.is_floating
 

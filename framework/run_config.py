@@ -206,7 +206,7 @@ class RunConfig:
     save_checkpoints_secs: float | None = _UNSET
     session_config: v1.ConfigProto | None = None
     keep_checkpoint_max: int | None = 5
-    keep_checkpoint_every_n_hours: float = 10000.0
+    keep_checkpoint_every_n_hours: float | None = 10000.0
     log_step_count_steps: int | None = _UNSET
     log_step_count_secs: float | None = _UNSET
     eval_summaries: int = 50

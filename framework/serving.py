@@ -14,6 +14,7 @@ from tensorflow.compat import v1
 from framework import errors, input_functions
 
 SINGLE_FEATURE = 'feature'  # what a feature without a name is called
+SINGLE_LABEL = 'label'  # what a label without a name is called
 SINGLE_RECEIVER = 'input'  # what a placeholder without a name is called
 
 _TENSORS = (tf.Tensor, tf.SparseTensor, tf.RaggedTensor)
@@ -81,6 +82,29 @@ class TensorServingInputReceiver(InputReceiver):
         return super().__new__(cls, features, wrapped.receiver_tensors, wrapped.receiver_tensors_alternatives)
 
 
+class _Supervised(NamedTuple):
+    features: Any
+    labels: Any
+    receiver_tensors: Any
+
+
+class SupervisedInputReceiver(_Supervised):
+    """Features and labels, each a tensor or a dict, and what is fed for them: for graphs that train or evaluate."""
+
+    __slots__ = ()
+
+    def __new__(cls, features: Any, labels: Any, receiver_tensors: Any) -> Self:
+        """Checks the names and the tensors.
+
+        Raises:
+            ConfigurationError: Something is missing, has a wrong key, or is no tensor.
+        """
+        _checked_tensors(features, 'feature', SINGLE_FEATURE)
+        _checked_tensors(labels, 'label', SINGLE_LABEL)
+        fed = _checked_tensors(receiver_tensors, 'receiver_tensor', SINGLE_RECEIVER)
+        return super().__new__(cls, features, labels, fed)
+
+
 ReceiverFn = Callable[[], InputReceiver]
 
 
@@ -101,7 +125,7 @@ def _checked_tensors(tensors: Any, field: str, single: str) -> dict[Any, Any]:
 def _check_key(name: object, field: str) -> None:
     if isinstance(name, str):
         return
-    if field != 'feature':
+    if field not in ('feature', 'label'):
         raise errors.ConfigurationError(f'{field} keys must be strings: {name!r}. A signature names its inputs.')
     if not isinstance(name, int):
         raise errors.ConfigurationError(f'{field} keys must be strings or ints: {name!r}.')
@@ -147,6 +171,39 @@ def build_raw_serving_input_receiver_fn(
         return ServingInputReceiver(fed, fed)
 
     return serving_input_receiver_fn
+
+
+def build_raw_supervised_input_receiver_fn(
+    features: Any, labels: Any, default_batch_size: int | None = None
+) -> Callable[[], SupervisedInputReceiver]:
+    """Returns an input_receiver_fn of a graph that trains or evaluates, fed features and labels as they are.
+
+    Args:
+        features: A tensor of the shape and dtype to expect, its first dimension left out of account, or a dict of such.
+        labels: The same.
+        default_batch_size: Examples in a batch; None for any number.
+
+    Raises:
+        ConfigurationError: If a feature and a label have the same name.
+    """
+    named = features if isinstance(features, Mapping) else {SINGLE_RECEIVER: features}
+    named_labels = labels if isinstance(labels, Mapping) else {SINGLE_LABEL: labels}
+    if twice := sorted(named.keys() & named_labels.keys()):
+        raise errors.ConfigurationError(
+            f'Features and labels must have distinct keys. Found overlapping keys: {twice}. Rename one.'
+        )
+
+    def supervised_input_receiver_fn() -> SupervisedInputReceiver:
+        specs = {name: _of_batches(tf.type_spec_from_value(part)) for name, part in {**named, **named_labels}.items()}
+        fed = {name: _placeholder(name, spec, default_batch_size) for name, spec in specs.items()}
+        parts = [{name: fed[name] for name in names} for names in (named, named_labels)]
+        given = [
+            part if isinstance(whole, Mapping) else next(iter(part.values()))
+            for part, whole in zip(parts, (features, labels), strict=True)
+        ]
+        return SupervisedInputReceiver(given[0], given[1], fed)
+
+    return supervised_input_receiver_fn
 
 
 def _of_batches(spec: Any) -> Any:

@@ -17,16 +17,20 @@ _ONE_BUILD = threading.RLock()
 
 
 @contextlib.contextmanager
-def new_graph(seed: int) -> Iterator[tf.Graph]:
+def new_graph(seed: int | None) -> Iterator[tf.Graph]:
     """Makes a graph the default one while it is built.
 
     Args:
-        seed: Seeds the graph, and Python's and NumPy's generators while user code builds.
+        seed: Seeds the graph, and Python's and NumPy's generators while user code builds. None seeds nothing.
     """
     graph = tf.Graph()
-    with _ONE_BUILD, graph.as_default(), _seeded(seed):
-        v1.set_random_seed(seed)
-        yield graph
+    with _ONE_BUILD, graph.as_default():
+        if seed is None:
+            yield graph
+            return
+        with _seeded(seed):
+            v1.set_random_seed(seed)
+            yield graph
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ def compile_graph(
     train_input_fn: Callable[..., Any] | None,
     eval_sets: Sequence[EvalSet],
     *,
-    seed: int,
+    seed: int | None,
     alone: bool = False,
     saved: Collection[str] | None = None,
     require_equal_structures: bool = False,
@@ -54,6 +54,7 @@ def compile_graph(
     ordered_sums: bool = False,
     fuse: bool = False,
     xla: str | None = None,
+    loss_per_example: bool = True,
     sizes_of: SizesOf = lambda of: [tf.data.INFINITE_CARDINALITY] * len(of),
 ) -> Compiled:
     """Builds the graph.
@@ -62,13 +63,15 @@ def compile_graph(
         model: model_fn, params and config.
         train_input_fn: None makes an evaluation-only graph, whose first tower has the names of a lone graph.
         eval_sets: The evaluation sets, of different names.
-        seed: Seeds the graph, and Python's and NumPy's generators while user code builds.
+        seed: Seeds the graph, and Python's and NumPy's generators while user code builds; None only where nothing is
+            keyed.
         alone: Whether the graph is that of a single evaluation set, run in a session per pass: nothing is set apart.
         saved: The names of the variables in the checkpoints that a graph without training is for.
         require_equal_structures: Whether evaluation elements must have training's structure.
         restart: Whether the training data starts again when it ends.
         accumulate: Whether the metrics of the training call are accumulated while it trains.
         xla: What of fused train runs XLA compiles: `step`, `loop` or None.
+        loss_per_example: Whether passes have, beside the metric `loss`, the mean over examples.
         sizes_of: Returns the values of cardinalities; for that a session is needed. By default all data counts as
             endless, so that a run finds its end, and makes what depends on no batch.
         keyed: Whether random ops draw by `Compiled.draws.tick` and by their names, in place of state of the session.
@@ -79,8 +82,8 @@ def compile_graph(
         ConfigurationError: If what the user's functions return breaks their contract.
     """
     with building.new_graph(seed) as graph, contextlib.ExitStack() as stack:
-        builder = _Builder(graph, model)
-        keys = stack.enter_context(exchange.keyed(graph, seed)) if keyed else None
+        builder = _Builder(graph, model, loss_per_example)
+        keys = stack.enter_context(exchange.keyed(graph, seed)) if keyed and seed is not None else None
         if ordered_sums:
             stack.enter_context(sums.in_order())
         train = None
@@ -116,9 +119,10 @@ def compile_graph(
 class _Builder:
     """Makes the calls of one graph, which share their variables."""
 
-    def __init__(self, graph: tf.Graph, model: Model):
+    def __init__(self, graph: tf.Graph, model: Model, loss_per_example: bool):
         self._graph = graph
         self._model = model
+        self._loss_per_example = loss_per_example
         self._shared = sharing.SharedVariables()
         self._first: collections.Snapshot | None = None  # the collections of the first call of model_fn
         self._weight_losses: Sequence[tf.Tensor] = ()
@@ -168,7 +172,7 @@ class _Builder:
         with collections.shown(self._graph, collections.EMPTY if self._first else group[0].collections):
             result = self._call(batch, ModeKeys.EVAL, prefix, caller)
             with v1.name_scope(f'framework/{name}/'):
-                metrics = _metrics(result, batch.examples)
+                metrics = _metrics(result, batch.examples if self._loss_per_example else None)
                 own = building.local_variables(before)
                 reset = tf.group(v1.variables_initializer(own), *self._table_copies(), name='reset')
                 update = tf.group(*(update for _, update in metrics.values()), name='update')
@@ -214,10 +218,14 @@ class _Builder:
             )
 
 
-def _metrics(result: spec.EstimatorSpec, examples: tf.Tensor) -> dict[str, tuple[tf.Tensor, Any]]:
+def _metrics(result: spec.EstimatorSpec, examples: tf.Tensor | None) -> dict[str, tuple[tf.Tensor, Any]]:
     """Returns the metrics in order of their names, so that equal models give equal graphs."""
+    of_examples = {}
+    if examples is not None:
+        weights = tf.cast(examples, tf.float32)
+        of_examples = {LOSS_PER_EXAMPLE: v1.metrics.mean(result.loss, weights, name=LOSS_PER_EXAMPLE)}
     metrics = {
-        LOSS_PER_EXAMPLE: v1.metrics.mean(result.loss, tf.cast(examples, tf.float32), name=LOSS_PER_EXAMPLE),
+        **of_examples,
         **result.eval_metric_ops,
         LOSS: v1.metrics.mean(result.loss, name=LOSS),
     }

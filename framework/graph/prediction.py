@@ -56,14 +56,14 @@ class Prediction:
     graph: tf.Graph
     global_step: tf.Variable
     data: Data | None
-    receiver: serving.InputReceiver | None
+    receiver: serving.InputReceiver | serving.SupervisedInputReceiver | None
     spec: spec.EstimatorSpec
     predictions: Mapping[str, Any]
     init: tf.Operation
 
 
 def compile_input(
-    model: Model, data: EvalSet | InputFn, *, seed: int, saved: Collection[str] | None = None
+    model: Model, data: EvalSet | InputFn, *, seed: int | None, saved: Collection[str] | None = None
 ) -> Prediction:
     """Builds the graph of predictions for the batches of an input_fn.
 
@@ -71,7 +71,7 @@ def compile_input(
         model: model_fn, params and config.
         data: An evaluation set, whose input_fn is called with mode EVAL, or an input_fn, called with mode PREDICT. The
             labels of its elements and the hooks of its passes are left out.
-        seed: Seeds the graph, and Python's and NumPy's generators while user code builds.
+        seed: Seeds the graph, and Python's and NumPy's generators while user code builds. None seeds nothing.
         saved: The names of the variables in the checkpoint that the graph is for; None where they are not known.
 
     Raises:
@@ -88,7 +88,12 @@ def compile_input(
 
 
 def compile_receiver(
-    model: Model, receiver_fn: serving.ReceiverFn, *, seed: int, saved: Collection[str] | None = None
+    model: Model,
+    receiver_fn: serving.ReceiverFn,
+    *,
+    seed: int | None,
+    saved: Collection[str] | None = None,
+    mode: str = ModeKeys.PREDICT,
 ) -> Prediction:
     """Builds the graph of predictions for what is fed.
 
@@ -96,8 +101,10 @@ def compile_receiver(
         model: model_fn, params and config.
         receiver_fn: Makes the receiver. Its ops have a name scope of their own, so that no placeholder takes the name
             of a variable.
-        seed: Seeds the graph, and Python's and NumPy's generators while user code builds.
+        seed: Seeds the graph, and Python's and NumPy's generators while user code builds. None seeds nothing.
         saved: The names of the variables in the checkpoint that the graph is for; None where they are not known.
+        mode: What model_fn is called for. In another mode than PREDICT it gets the labels that the receiver has, and
+            there is nothing to predict: such a graph is there to be exported.
 
     Raises:
         ConfigurationError: If what the user's functions return breaks their contract.
@@ -105,12 +112,13 @@ def compile_receiver(
     with building.new_graph(seed) as graph:
         step = building.create_global_step()
         with v1.name_scope(sources.scope(_RECEIVER)):
-            receiver = _checked_receiver(call_by_keyword(receiver_fn, {}, name='serving_input_receiver_fn'))
-        result, init = _call(model, receiver.features, saved)
-    return Prediction(graph, step, None, receiver, result, _named(result.predictions), init)
+            receiver = _checked_receiver(call_by_keyword(receiver_fn, {}, name='serving_input_receiver_fn'), mode)
+        result, init = _call(model, receiver.features, saved, mode, getattr(receiver, 'labels', None))
+    predictions = _named(result.predictions) if mode == ModeKeys.PREDICT else {}
+    return Prediction(graph, step, None, receiver, result, predictions, init)
 
 
-def element_spec(model: Model, data: EvalSet | InputFn, *, seed: int, mode: str = ModeKeys.PREDICT) -> Any:
+def element_spec(model: Model, data: EvalSet | InputFn, *, seed: int | None, mode: str = ModeKeys.PREDICT) -> Any:
     """Returns the structure of the elements of an input_fn, which is called in a graph that is thrown away.
 
     Args:
@@ -130,7 +138,9 @@ def _source(model: Model, data: EvalSet | InputFn, mode: str = ModeKeys.PREDICT)
     return sources.predict_source(data, model.params, model.config, mode)
 
 
-def _checked_receiver(receiver: Any) -> serving.InputReceiver:
+def _checked_receiver(receiver: Any, mode: str) -> Any:
+    if mode != ModeKeys.PREDICT and isinstance(receiver, serving.SupervisedInputReceiver):
+        return receiver
     if not isinstance(receiver, serving.InputReceiver):
         raise errors.ConfigurationTypeError(
             f'serving_input_receiver_fn must return a ServingInputReceiver, given: [{type(receiver).__name__}]. '
@@ -139,14 +149,16 @@ def _checked_receiver(receiver: Any) -> serving.InputReceiver:
     return receiver
 
 
-def _call(model: Model, features: Any, saved: Collection[str] | None) -> tuple[spec.EstimatorSpec, tf.Operation]:
+def _call(
+    model: Model, features: Any, saved: Collection[str] | None, mode: str = ModeKeys.PREDICT, labels: Any = None
+) -> tuple[spec.EstimatorSpec, tf.Operation]:
     """Calls model_fn in the default graph, and returns its spec and the initialisation of what isn't saved."""
     with sharing.SharedVariables().first_call(_CALLER):
         result = spec.call_model_fn(
             model.model_fn,
             features=features,
-            labels=None,
-            mode=ModeKeys.PREDICT,
+            labels=labels,
+            mode=mode,
             params=model.params,
             config=model.config,
         )

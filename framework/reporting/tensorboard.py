@@ -51,6 +51,7 @@ class EventWriter(writers.Writer):
         *,
         known: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
+        files: Any = None,
     ):
         """Names the directories.
 
@@ -60,9 +61,10 @@ class EventWriter(writers.Writer):
             own_tags: The tags of the model's own summaries of training: a metric of the same name draws no curve.
             known: What `parts` said of the start whose files this one goes on with.
             clock: Returns the time in seconds since the epoch.
+            files: Takes the events in place of `EventFiles`, where somebody else's files shall be written to.
         """
         self._directory_of = directory_of
-        self._files = event_files.EventFiles()
+        self._files = event_files.EventFiles() if files is None else files
         self._warned: set[str] = set()
         self._tags = set(own_tags)
         self._known = dict(known or {})

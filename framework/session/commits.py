@@ -252,6 +252,7 @@ class Commits:
         side: SideFile | None = None,
         tell: Callable[[str], None] = lambda _: None,
         weights_changed: bool = False,
+        finish: Callable[[Commit], Commit] = lambda commit: commit,
     ) -> Commit:
         """Saves the variables, then writes the record, then removes commits beyond the limit.
 
@@ -265,6 +266,7 @@ class Commits:
             tell: Called with the digest of the checkpoint when it is saved: what this writes belongs to the commit.
             weights_changed: Whether something else than a train run changed the weights since the commit before. Where
                 neither did, its files serve again.
+            finish: Called when the files are saved, with what will be recorded; returns what is recorded in its place.
 
         Returns:
             The commit as recorded.
@@ -279,6 +281,7 @@ class Commits:
         commit = self._stamped(commit, previous)
         if commit.step in best.new:
             self.best.add(commit.step, self.path(commit))
+        commit = finish(commit)
         tell(commit.files.get(f'{commit.checkpoint}.index', ''))
         commit = dataclasses.replace(commit, lengths=self._journal.lengths())
         run_dir.write_atomically(self._folder / records.file_name(commit.step), records.to_json(commit))

@@ -20,10 +20,11 @@ from framework import run_config
 from framework.graph.calls import Tower
 from framework.reporting.rows import Metrics, PassRow, RunResult
 from framework.reporting.writers import Writer
-from framework.session import ends, holding, opening
+from framework.session import ends, holding, initial, opening
 from framework.session.evaluation import Evaluation, PassInterrupted
 from framework.session.pulse import Pulse
 from framework.session.signals import StopSignals
+from framework.warm_start import WarmStartSettings
 
 
 class DetachedEvaluation:
@@ -32,14 +33,21 @@ class DetachedEvaluation:
     Args:
         evaluation: The sets.
         config: The sessions' configuration, None for the default.
+        warm_start: What passes without a checkpoint begin with, None for the initial values of the model.
     """
 
-    def __init__(self, evaluation: Evaluation, config: v1.ConfigProto | None = None):
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        config: v1.ConfigProto | None = None,
+        warm_start: WarmStartSettings | None = None,
+    ):
         self._evaluation = evaluation
         self._config = config or run_config.default_session_config()
         with evaluation.compiled.graph.as_default():
             self._scaffold = opening.session_scaffold(evaluation.compiled)
             evaluation.begin()
+            self._initialise = initial.prepare(warm_start, evaluation.compiled.graph, self._scaffold)
             self._scaffold.finalize()
 
     def metrics(self, stream: str) -> list[str]:
@@ -57,7 +65,7 @@ class DetachedEvaluation:
 
     def make_passes(
         self,
-        checkpoint: str,
+        checkpoint: str | None,
         interrupted: Callable[[], bool],
         tell: Callable[[PassRow], None],
         progress: Callable[[str, int, int | None], None] = lambda *_: None,
@@ -67,7 +75,7 @@ class DetachedEvaluation:
         What a pass leaves behind, in a table for example, ends with its session.
 
         Args:
-            checkpoint: The prefix of the checkpoint's files.
+            checkpoint: The prefix of the checkpoint's files; None for what a model without one begins with.
             interrupted: Asked between batches; True ends a pass.
             tell: Called with each pass when it is made.
             progress: See `Evaluation.progress`.
@@ -97,11 +105,14 @@ class DetachedEvaluation:
             evaluation.try_out(session, batches)
 
     @contextlib.contextmanager
-    def _session(self, checkpoint: str) -> Iterator[v1.Session]:
+    def _session(self, checkpoint: str | None) -> Iterator[v1.Session]:
         compiled = self._evaluation.compiled
         caller = f'evaluation ({", ".join(self._evaluation.sets)})'
         with compiled.graph.as_default(), v1.Session(graph=compiled.graph, config=self._config) as session:
-            opening.restore(session, self._scaffold.saver, checkpoint)
+            if checkpoint is None:
+                self._initialise(session)
+            else:
+                opening.restore(session, self._scaffold.saver, checkpoint)
             session.run([self._scaffold.local_init_op, compiled.init])
             opening.check_ready(session, self._scaffold, caller)
             with contextlib.closing(opening.Queues(session)):

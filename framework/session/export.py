@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,14 +12,15 @@ from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors, run_config
-from framework.export_outputs import ExportOutput
+from framework.export_outputs import EvalOutput, ExportOutput, SupervisedOutput, TrainOutput
 from framework.graph import movement
 from framework.graph.prediction import Prediction
-from framework.serving import InputReceiver
 from framework.session import loading, opening, reading
+from framework.spec import ModeKeys
 
 _DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _EXTRA = 'assets.extra'
+_TAGS = {ModeKeys.PREDICT: tf.saved_model.SERVING, ModeKeys.TRAIN: 'train', ModeKeys.EVAL: 'eval'}
 
 
 def export_saved_model(
@@ -30,6 +31,9 @@ def export_saved_model(
     assets_extra: Mapping[str, str | os.PathLike[str]] | None = None,
     clock: Callable[[], float] = time.time,
     session_config: v1.ConfigProto | None = None,
+    others: Sequence[Prediction] = (),
+    as_text: bool = False,
+    strip_default_attrs: bool = True,
 ) -> str:
     """Writes a SavedModel, and returns its directory: `base_dir` and the seconds since the epoch.
 
@@ -44,27 +48,79 @@ def export_saved_model(
         assets_extra: Files that go into `assets.extra/`: the path there to the path of the file.
         clock: Returns the seconds since the epoch. Where that second has an export, the next free one is taken.
         session_config: The session's configuration, None for the default.
+        others: Graphs of the same model for other modes, which are loaded by the tags `train` and `eval`.
+        as_text: Whether the graphs are written as text.
+        strip_default_attrs: Whether attributes with default values are left out, so that more versions of TensorFlow
+            can read them.
 
     Raises:
         ConfigurationError: If no signature can be served, or an extra file can't be copied.
         CheckpointError: If the checkpoint isn't there, is damaged or of another model.
     """
+    graphs = [prediction, *others]
+    for graph in graphs:
+        _check_graph(graph)
+    extra = _checked_extra(assets_extra or {})
+    config = session_config or run_config.default_session_config()
+    told: list[str] = []
+    with _directory(os.fspath(base_dir), clock) as (temporary, target):
+        builder = v1.saved_model.Builder(temporary)
+        for graph in graphs:
+            told += _add(builder, graph, checkpoint, config, strip_default_attrs, with_variables=graph is prediction)
+        builder.save(as_text)
+        _copy_extra(extra, os.path.join(temporary, _EXTRA))
+        os.rename(temporary, target)
+    logging.info('Exported to %s: %s.', target, ', '.join(told))
+    return target
+
+
+def _check_graph(prediction: Prediction) -> None:
     if prediction.receiver is None:
         raise errors.ConfigurationError('An export needs a graph with a receiver. Build it for one.')
     if prediction.graph.finalized:
         raise errors.ConfigurationError('This graph has been used for predictions. Build another one for the export.')
-    extra = _checked_extra(assets_extra or {})
-    config = session_config or run_config.default_session_config()
+
+
+def _add(
+    builder: v1.saved_model.Builder,
+    prediction: Prediction,
+    checkpoint: str,
+    config: v1.ConfigProto,
+    strip_default_attrs: bool,
+    with_variables: bool,
+) -> list[str]:
+    """Adds a graph to a SavedModel, and returns the names of its signatures."""
     with prediction.graph.as_default(), v1.Session(graph=prediction.graph, config=config) as session:
-        signatures = _signatures(prediction.receiver, prediction.spec.export_outputs)
+        signatures = _signatures(prediction.receiver, _outputs(prediction))
         scaffold = loading.completed_scaffold(prediction, freeze=False)
         opening.restore(session, scaffold.saver, checkpoint)
-        with _directory(os.fspath(base_dir), clock) as (temporary, target):
-            _write(session, temporary, signatures, prediction.init, scaffold.saver)
-            _copy_extra(extra, os.path.join(temporary, _EXTRA))
-            os.rename(temporary, target)
-    logging.info('Exported to %s: %s.', target, ', '.join(signatures))
-    return target
+        common = {
+            'signature_def_map': dict(signatures),
+            'assets_collection': v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
+            'main_op': prediction.init,
+            'strip_default_attrs': strip_default_attrs,
+            'saver': scaffold.saver,
+        }
+        tags = [_TAGS[prediction.spec.mode]]
+        try:
+            if with_variables:
+                builder.add_meta_graph_and_variables(session, tags, **common)
+            else:
+                builder.add_meta_graph(tags, **common)
+        finally:
+            # The builder leaves these behind, and would refuse the graph the next time.
+            session.graph.clear_collection(v1.saved_model.ASSETS_KEY)
+            session.graph.clear_collection(v1.saved_model.MAIN_OP_KEY)
+    return list(signatures)
+
+
+def _outputs(prediction: Prediction) -> Mapping[str, ExportOutput]:
+    """Returns what the signatures of a graph return."""
+    spec = prediction.spec
+    if spec.mode == ModeKeys.PREDICT:
+        return spec.export_outputs
+    kind = TrainOutput if spec.mode == ModeKeys.TRAIN else EvalOutput
+    return {spec.mode: kind(spec.loss, spec.predictions or None, spec.eval_metric_ops)}
 
 
 def newest_step(base_dir: str | os.PathLike[str]) -> int | None:
@@ -82,7 +138,7 @@ def newest_step(base_dir: str | os.PathLike[str]) -> int | None:
 # Signatures.
 
 
-def _signatures(receiver: InputReceiver, outputs: Mapping[str, ExportOutput]) -> dict[str, Any]:
+def _signatures(receiver: Any, outputs: Mapping[str, ExportOutput]) -> dict[str, Any]:
     """Returns the signatures that can be served, and tells of the others."""
     made: dict[str, Any] = {}
     excluded: dict[str, str] = {}
@@ -99,15 +155,19 @@ def _signatures(receiver: InputReceiver, outputs: Mapping[str, ExportOutput]) ->
         )
     if excluded:
         logging.warning('Not exported: %s', told)
-    if _DEFAULT_SIGNATURE not in made:
+    if _DEFAULT_SIGNATURE not in made and not _is_supervised(outputs):
         logging.warning('The export has no signature `%s`.', _DEFAULT_SIGNATURE)
     return made
 
 
-def _groups(receiver: InputReceiver) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _is_supervised(outputs: Mapping[str, ExportOutput]) -> bool:
+    return all(isinstance(output, SupervisedOutput) for output in outputs.values())
+
+
+def _groups(receiver: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields what can be fed, each with the prefix of its signatures."""
     yield '', receiver.receiver_tensors
-    for name, fed in (receiver.receiver_tensors_alternatives or {}).items():
+    for name, fed in (getattr(receiver, 'receiver_tensors_alternatives', None) or {}).items():
         yield f'{name}:', fed
 
 
@@ -117,7 +177,7 @@ def _signature(output: ExportOutput, fed: Mapping[str, Any]) -> Any:
         raise errors.ConfigurationError(
             f'its outputs need [{", ".join(sorted(lacking))}], and it is fed [{", ".join(fed)}] only.'
         )
-    if not v1.saved_model.is_valid_signature(signature):
+    if not isinstance(output, SupervisedOutput) and not v1.saved_model.is_valid_signature(signature):
         raise errors.ConfigurationError(f'its tensors are not those of a signature of [{signature.method_name}].')
     return signature
 
@@ -148,28 +208,6 @@ def _copy_extra(extra: Mapping[str, str], directory: str) -> None:
         target = os.path.join(directory, place)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         shutil.copyfile(source, target)
-
-
-def _write(
-    session: v1.Session, directory: str, signatures: Mapping[str, Any], init: tf.Operation, saver: v1.train.Saver
-) -> None:
-    graph = session.graph
-    builder = v1.saved_model.Builder(directory)
-    try:
-        builder.add_meta_graph_and_variables(
-            session,
-            [tf.saved_model.SERVING],
-            signature_def_map=dict(signatures),
-            assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
-            main_op=init,
-            strip_default_attrs=True,
-            saver=saver,
-        )
-    finally:
-        # The builder leaves these behind, and would refuse the graph the next time.
-        graph.clear_collection(v1.saved_model.ASSETS_KEY)
-        graph.clear_collection(v1.saved_model.MAIN_OP_KEY)
-    builder.save()
 
 
 @contextlib.contextmanager

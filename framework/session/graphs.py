@@ -16,6 +16,7 @@ from framework.run_config import AUTO, OFF, REQUIRE, EvalSet, InputFn, default_s
 from framework.session.detached import DetachedEvaluation
 from framework.session.evaluation import Evaluation
 from framework.spec import ModeKeys
+from framework.warm_start import WarmStartSettings
 
 _BY_REQUEST = '`Experiment.evaluation_graph` asks for it'
 
@@ -26,7 +27,7 @@ class Graphs:
 
     Attributes:
         model: What the user wrote.
-        seed: Seeds every graph.
+        seed: Seeds every graph; None seeds none.
         session_config: The configuration of sessions.
         all_apart: Whether every set is evaluated in a graph of its own.
         require_equal_structures: Whether evaluation elements must have training's structure.
@@ -38,10 +39,11 @@ class Graphs:
         fuse: Whether many runs are made in one: `RunConfig.fuse`.
         xla: What of them XLA compiles: `RunConfig.xla`.
         eval_summaries: How many summaries a pass of a training has at most: `RunConfig.eval_summaries`.
+        loss_per_example: Whether passes have, beside the metric `loss`, the mean over examples.
     """
 
     model: Model
-    seed: int
+    seed: int | None
     session_config: Any = None
     all_apart: bool = False
     require_equal_structures: bool = False
@@ -53,6 +55,7 @@ class Graphs:
     fuse: str = AUTO
     xla: str | None = None
     eval_summaries: int = 0
+    loss_per_example: bool = True
 
     def training(
         self, train_input_fn: InputFn, sets: Mapping[str, EvalSet]
@@ -91,7 +94,27 @@ class Graphs:
             built = self._compile(None, shared, saved=saved)
         return [DetachedEvaluation(Evaluation(built, shared, fuse=self.fuse), self.session_config), *parts]
 
-    def predicting(self, data: EvalSet | InputFn, saved: frozenset[str]) -> prediction.Prediction:
+    def alone(
+        self,
+        eval_set: EvalSet,
+        saved: frozenset[str] | None,
+        warm_start: WarmStartSettings | None = None,
+        summaries: int = 0,
+    ) -> DetachedEvaluation:
+        """Returns one set in a graph without training.
+
+        Args:
+            eval_set: The set.
+            saved: The names of the variables in the checkpoint that it is for, None where there is none.
+            warm_start: What the model begins with where there is none.
+            summaries: How many summaries a pass has at most.
+        """
+        sets = {eval_set.stream: eval_set}
+        built = self._compile(None, sets, alone=True, saved=saved)
+        evaluation = Evaluation(built, sets, fuse=self.fuse, summaries=summaries)
+        return DetachedEvaluation(evaluation, self.session_config, warm_start)
+
+    def predicting(self, data: EvalSet | InputFn, saved: frozenset[str] | None) -> prediction.Prediction:
         """Returns the graph of predictions for the batches of a set or of an input function.
 
         Args:
@@ -101,15 +124,18 @@ class Graphs:
         with config.gin_errors():
             return prediction.compile_input(self.model, data, seed=self.seed, saved=saved)
 
-    def served(self, receiver_fn: serving.ReceiverFn, saved: frozenset[str]) -> prediction.Prediction:
+    def served(
+        self, receiver_fn: serving.ReceiverFn, saved: frozenset[str] | None, mode: str = ModeKeys.PREDICT
+    ) -> prediction.Prediction:
         """Returns the graph of predictions for what a receiver is fed.
 
         Args:
             receiver_fn: Makes the receiver.
             saved: The names of the variables in the checkpoint that it is for.
+            mode: What model_fn is called for.
         """
         with config.gin_errors():
-            return prediction.compile_receiver(self.model, receiver_fn, seed=self.seed, saved=saved)
+            return prediction.compile_receiver(self.model, receiver_fn, seed=self.seed, saved=saved, mode=mode)
 
     def receiver_fn(self, data: EvalSet | InputFn) -> serving.ReceiverFn:
         """Returns a function that makes a receiver which is fed features as a set or training has them.
@@ -125,9 +151,7 @@ class Graphs:
         self, eval_set: EvalSet, reason: str, saved: frozenset[str], summaries: int = 0
     ) -> DetachedEvaluation:
         logging.info('`%s` is evaluated in a graph of its own, by a checkpoint: %s.', eval_set.stream, reason)
-        sets = {eval_set.stream: eval_set}
-        built = self._compile(None, sets, alone=True, saved=saved)
-        return DetachedEvaluation(Evaluation(built, sets, fuse=self.fuse, summaries=summaries), self.session_config)
+        return self.alone(eval_set, saved, summaries=summaries)
 
     def _compile(
         self,
@@ -152,6 +176,7 @@ class Graphs:
                 ordered_sums=self.ordered_sums,
                 fuse=self.fuse != OFF,
                 xla=self.xla,
+                loss_per_example=self.loss_per_example,
                 sizes_of=lambda of: sizes_of(of, self.session_config),
             )
         compiled.check_scaffolds(built)

@@ -20,14 +20,14 @@ _NUMERICS = 'numerics: '
 _SHOWN = 3
 
 
-def identity(built: Compiled, seed: int, numerics: Mapping[str, object]) -> dict[str, str]:
+def identity(built: Compiled, seed: int | None, numerics: Mapping[str, object]) -> dict[str, str]:
     """Returns what must be the same for the same bits to come.
 
     Evaluation sets, cadences, and the step to reach are no part of it.
 
     Args:
         built: The graph of training.
-        seed: The run's seed.
+        seed: The run's seed, None where it has none.
         numerics: What decides how numbers are rounded: versions, threads, the processor.
     """
     found = {'seed': str(seed)}

@@ -11,7 +11,8 @@ from tensorflow.compat import v1
 
 from framework import run_config
 from framework.graph.prediction import Prediction
-from framework.session import holding, opening
+from framework.session import holding, initial, opening
+from framework.warm_start import WarmStartSettings
 
 Checkpoint: TypeAlias = str | Callable[[], str] | None
 
@@ -61,7 +62,12 @@ def completed_scaffold(prediction: Prediction, *, freeze: bool = True) -> v1.tra
         return scaffold.finalize()
 
 
-def load(prediction: Prediction, checkpoint: Checkpoint, config: v1.ConfigProto | None) -> Loaded:
+def load(
+    prediction: Prediction,
+    checkpoint: Checkpoint,
+    config: v1.ConfigProto | None,
+    warm_start: WarmStartSettings | None = None,
+) -> Loaded:
     """Opens a session and puts the weights of a checkpoint into it; the default graph and session stay as they are.
 
     Args:
@@ -69,16 +75,23 @@ def load(prediction: Prediction, checkpoint: Checkpoint, config: v1.ConfigProto 
         checkpoint: The prefix of the checkpoint's files, or a function that returns it, asked again where a training
             beside this removes them; None gives the model its initial values, with a warning.
         config: The session's configuration, None for the default.
+        warm_start: What a model without a checkpoint begins with, None for its initial values.
 
     Raises:
         CheckpointError: If the checkpoint isn't there, is damaged or of another model.
         ConfigurationError: If the model's saver leaves variables without a value.
     """
+    initialise = None
+    if checkpoint is None:
+        initialise = initial.prepare(warm_start, prediction.graph, prediction.spec.scaffold)
     scaffold = completed_scaffold(prediction)
     session = v1.Session(graph=prediction.graph, config=config or run_config.default_session_config())
     try:
         with prediction.graph.as_default():
             if not callable(checkpoint):
+                if initialise is not None:
+                    _tell_fresh(warm_start)
+                    initialise(session)
                 return _loaded(prediction, scaffold, session, checkpoint)
             with holding.held(checkpoint) as held:
                 loaded = _loaded(prediction, scaffold, session, held)
@@ -89,9 +102,7 @@ def load(prediction: Prediction, checkpoint: Checkpoint, config: v1.ConfigProto 
 
 
 def _loaded(prediction: Prediction, scaffold: v1.train.Scaffold, session: v1.Session, checkpoint: str | None) -> Loaded:
-    if checkpoint is None:
-        _initialise(scaffold, session)
-    else:
+    if checkpoint is not None:
         opening.restore(session, scaffold.saver, checkpoint)
     session.run(prediction.init, feed_dict=scaffold.local_init_feed_dict)
     opening.check_ready(session, scaffold, 'prediction')
@@ -99,8 +110,6 @@ def _loaded(prediction: Prediction, scaffold: v1.train.Scaffold, session: v1.Ses
     return Loaded(session, checkpoint, step, opening.Queues(session))
 
 
-def _initialise(scaffold: v1.train.Scaffold, session: v1.Session) -> None:
-    logging.warning('There is no checkpoint: predictions are those of a model with its initial values.')
-    session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
-    if scaffold.init_fn is not None:
-        scaffold.init_fn(session)
+def _tell_fresh(warm_start: WarmStartSettings | None) -> None:
+    if warm_start is None:
+        logging.warning('There is no checkpoint: predictions are those of a model with its initial values.')

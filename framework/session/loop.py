@@ -22,7 +22,9 @@ from framework.session.best import BestSteps
 from framework.session.cadences import Cadences
 from framework.session.detached import DetachedEvaluation, saved_weights
 from framework.session.evaluation import Evaluation, PassInterrupted
+from framework.session.exports import Exports
 from framework.session.followers import Followers
+from framework.session.listeners import Listeners
 from framework.session.position import Position
 from framework.session.profiling import Profile
 from framework.session.pulse import Pulse
@@ -51,6 +53,9 @@ class Settings:
         keeps_place: Whether commits keep the place in the training data.
         state: What else commits keep, for the next start.
         profile_steps: The global steps after which a profile begins and ends.
+        listeners: Who is told before and after weights are saved.
+        exports: Writes models out after passes.
+        refuse_empty: Whether training data without a batch is an error, and not the end of the run.
     """
 
     schedule: Schedule
@@ -66,6 +71,9 @@ class Settings:
     keeps_place: bool = True
     state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     profile_steps: tuple[int, int] | None = None
+    listeners: Listeners = dataclasses.field(default_factory=Listeners)
+    exports: Exports | None = None
+    refuse_empty: bool = True
 
 
 _DIGEST_LENGTH = 16
@@ -127,6 +135,7 @@ class Loop:
         self._weights_changed = False  # since the newest commit, by something else than a train run
         self._committed_at = clock()
         self._passed_at = dict.fromkeys(settings.schedule.periods, clock())
+        self._pass_begun_at: dict[str, float] = {}
         self._end: tuple[str, str] | None = None  # status and reason
         self._secs = {'start_up': 0.0, 'train': 0.0, 'hooks': 0.0, 'evaluate': 0.0, 'commit': 0.0}
         self._hook_clock = hooks.HookClock(clock)
@@ -158,6 +167,7 @@ class Loop:
                 self._start(session, scaffold.saver)
                 self._secs['start_up'] = self._clock() - start
                 self._phases(session, self._training(scaffold), scaffold.saver)
+                self._settings.listeners.end(session.raw_session(), self.step)
         self._writer.flush()
         return self._result(self._clock() - start)
 
@@ -182,6 +192,7 @@ class Loop:
         train_hooks = self._hook_clock.around([*of_chief, self._starts, *own])
         self._cadences = self._seen_by([*of_chief, *own])
         self._evaluation.begin(begun=train_hooks)
+        self._settings.listeners.begin()
         config = self._settings.config.session_proto
         if prepared is None:
             checkpoint = None if self._newest is None else self._store.path(self._newest)
@@ -233,11 +244,13 @@ class Loop:
                 )
             self._restored = newest.restored
             self._settings.followers.set(newest.state)
+            if self._settings.exports is not None:
+                self._settings.exports.set(newest.state)
             self._passes = dict(newest.passes)
             done = [stream for stream, last in newest.passes.items() if last.step == position.step]
             if done:
                 logging.info('Evaluated at step %d before, and not again: %s.', position.step, ', '.join(done))
-            if position.exhausted and not self._settings.schedule.reached(self._progress()):
+            if position.exhausted and not self._reached():
                 self._end = ('exhausted', f'{_data_ended(position.step)}; {_NEW_RUN}')
         self._check_epochs(raw)
         with contextlib.suppress(PassInterrupted):  # the signal ends the run, as it does in a pass
@@ -286,6 +299,7 @@ class Loop:
             profile=self._profile,
             request_stop=self._starts.request_stop,
             pulse=self._pulse,
+            refuse_empty=settings.refuse_empty,
         )
 
     # Phases
@@ -295,7 +309,9 @@ class Loop:
             self._note_end(session, saver)
             if self._position.not_finite:
                 return  # nothing of that step may be saved, and no pass over such weights would say anything
-            phase = self._settings.schedule.next(self._progress(), self._commit_is_due(), self._streams_due())
+            phase = self._settings.schedule.next(
+                self._progress(), self._commit_is_due(), self._streams_due(), self._throttled()
+            )
             match phase:
                 case Train(steps):
                     self._train(session, training, steps)
@@ -325,7 +341,7 @@ class Loop:
             self._end = ('interrupted', f'{self._signals.sentence} at step {step}; {outlook}')
         elif self._end is not None:
             return
-        elif self._position.exhausted and not self._settings.schedule.reached(self._progress()):
+        elif self._position.exhausted and not self._reached():
             self._end = ('exhausted', _data_ended(step))
         elif session.should_stop():
             self._end = ('stopped', f'a hook asked for it at step {step}')
@@ -348,6 +364,19 @@ class Loop:
         self._restored, self._weights_changed = step, True
         self._passes = {}
 
+    def _wants_commit(self) -> bool:
+        exports = self._settings.exports
+        return self._settings.followers.want_commit or (exports is not None and exports.wants_commit(self._is_final()))
+
+    def _is_final(self) -> bool:
+        """Whether no train run will follow, and that is no interruption."""
+        if self._end is not None:
+            return self._end[0] != 'interrupted'
+        return self._reached()
+
+    def _reached(self) -> bool:
+        return self._settings.schedule.reached(self._position.step, self._position.epochs)
+
     def _progress(self) -> Progress:
         newest = self._newest
         return Progress(
@@ -360,7 +389,7 @@ class Loop:
             unsaved_runs=newest is None or newest.runs != self._position.runs,
             unsaved_passes=self._unsaved_passes or self._weights_changed,
             unsaved_end=newest is not None and (newest.exhausted, newest.epochs) != self._ends,
-            commit_wanted=self._settings.followers.want_commit,
+            commit_wanted=self._wants_commit(),
             ended=self._end is not None,
             interrupted=self._end is not None and self._end[0] == 'interrupted',
         )
@@ -382,10 +411,16 @@ class Loop:
         periods = self._settings.schedule.second_periods
         return [stream for stream, secs in periods.items() if now - self._passed_at[stream] >= secs]
 
+    def _throttled(self) -> list[str]:
+        """Returns the sets whose last pass is too near for another one."""
+        now, begun = self._clock(), self._pass_begun_at
+        throttle = self._settings.schedule.throttle_secs
+        return [stream for stream, secs in throttle.items() if stream in begun and now - begun[stream] < secs]
+
     def _evaluate(self, session: v1.Session, streams: Sequence[str], saver: v1.train.Saver) -> None:
         with contextlib.suppress(PassInterrupted):
             for stream in streams:
-                start = self._clock()
+                start = self._pass_begun_at[stream] = self._clock()
                 row = self._make_pass(session, stream, saver)
                 row = dataclasses.replace(row, step=self.step)  # a hook may have moved the one in the graph
                 self._passes[stream] = commits.LastPass(row.step, row.metrics)
@@ -394,6 +429,8 @@ class Loop:
                 self._passed_at[stream] = self._clock()
                 self._writer.write_pass(row)
                 self._follow(session, row)
+                if self._settings.exports is not None:
+                    self._settings.exports.saw(row)
                 self._told(PhaseRow('evaluate', row.step, self._clock() - start, stream, row.batches, row.examples))
 
     def _follow(self, session: v1.Session, row: PassRow) -> None:
@@ -435,13 +472,24 @@ class Loop:
             self._writer.flush()
 
         self._writer.flush()
+        self._settings.listeners.before_save(session, self.step)
         self._newest = self._store.save(
-            session, saver, self._record(), self._newest, steps, self._side, tell, self._weights_changed
+            session, saver, self._record(), self._newest, steps, self._side, tell, self._weights_changed, self._exported
         )
+        if self._settings.listeners.after_save(session, self.step):
+            self._starts.request_stop()
         if best is not None:
             best.committed()
         self._unsaved_passes = self._weights_changed = False
         self._committed_at = self._clock()
+
+    def _exported(self, commit: commits.Commit) -> commits.Commit:
+        """Writes models out, and returns the commit with what is known of that afterwards."""
+        exports = self._settings.exports
+        if exports is None:
+            return commit
+        exports.export(self._store.path(commit), self._is_final())
+        return dataclasses.replace(commit, state={**commit.state, **exports.get()})
 
     def _record(self) -> commits.Commit:
         position = self._position

@@ -15,6 +15,7 @@ from framework.graph.prediction import Data, Prediction
 from framework.reporting import predictions as reporting
 from framework.session import ends, feeding, loading
 from framework.session.hooks import Hook, HookedRuns
+from framework.warm_start import WarmStartSettings
 
 Batches = Generator[dict[str, Any], None, None]
 
@@ -30,6 +31,8 @@ def predict(
     hooks: Sequence[Hook] = (),
     steps: int | None = None,
     session_config: v1.ConfigProto | None = None,
+    warm_start: WarmStartSettings | None = None,
+    any_number: bool = False,
 ) -> Batches:
     """Yields the predictions `[B, ...]` of each batch by name.
 
@@ -45,6 +48,8 @@ def predict(
         steps: How many batches, None for as many as the `EvalSet` says, and all where it says nothing. Tensors
             without an iterator make one batch.
         session_config: The session's configuration, None for the default.
+        warm_start: What a model without a checkpoint begins with, None for its initial values.
+        any_number: Whether data without end, and data without a batch, is no error: the caller takes what it needs.
 
     Raises:
         ConfigurationError: At once for unknown keys; with the first batch for an infinite Dataset without `steps`, and
@@ -57,7 +62,8 @@ def predict(
     run_config.positive('steps', steps)
     chosen = _chosen(prediction.predictions, keys)
     both = [*run_config.hooks_tuple('hooks', hooks), *prediction.spec.prediction_hooks]
-    return _batches(_Pass(prediction, prediction.data, chosen, both, steps), checkpoint, session_config)
+    batches = _Pass(prediction, prediction.data, chosen, both, steps, any_number)
+    return _batches(batches, checkpoint, session_config, warm_start)
 
 
 def single_examples(batches: Batches) -> Batches:
@@ -83,8 +89,13 @@ def _chosen(predictions: Mapping[str, Any], keys: Sequence[str] | None) -> dict[
     return {key: predictions[key] for key in keys or predictions}
 
 
-def _batches(batches: '_Pass', checkpoint: loading.Checkpoint, session_config: v1.ConfigProto | None) -> Batches:
-    with contextlib.closing(batches.start(checkpoint, session_config)):
+def _batches(
+    batches: '_Pass',
+    checkpoint: loading.Checkpoint,
+    session_config: v1.ConfigProto | None,
+    warm_start: WarmStartSettings | None,
+) -> Batches:
+    with contextlib.closing(batches.start(checkpoint, session_config, warm_start)):
         made = 0
         while batches.goes_on(made):
             batch = batches.next()
@@ -105,7 +116,9 @@ class _Pass:
         chosen: Mapping[str, Any],
         hooks: Sequence[Hook],
         steps: int | None,
+        any_number: bool,
     ):
+        self._any_number = any_number
         self._graph = prediction.graph
         self._prediction = prediction
         self._input = data.batch
@@ -118,11 +131,13 @@ class _Pass:
         read = movement.ancestors(part for part in parts if isinstance(part, tf.Tensor))
         self._fetches = [dict(chosen), [op for op in read if op.name in self._input.ends]]
 
-    def start(self, checkpoint: loading.Checkpoint, config: v1.ConfigProto | None) -> loading.Loaded:
+    def start(
+        self, checkpoint: loading.Checkpoint, config: v1.ConfigProto | None, warm_start: WarmStartSettings | None
+    ) -> loading.Loaded:
         with self._graph.as_default(), ends.named_stop(_OF_A_HOOK):
             for hook in self._hooks:
                 hook.begin()
-        loaded = loading.load(self._prediction, checkpoint, config)
+        loaded = loading.load(self._prediction, checkpoint, config, warm_start)
         try:
             with self._graph.as_default(), ends.named_stop(_OF_A_HOOK):
                 self._start_input(loaded.session)
@@ -136,7 +151,11 @@ class _Pass:
         return loaded
 
     def _start_input(self, session: v1.Session) -> None:
-        if self._limit is None and session.run(self._source.cardinality) == tf.data.INFINITE_CARDINALITY:
+        if (
+            self._limit is None
+            and not self._any_number
+            and session.run(self._source.cardinality) == tf.data.INFINITE_CARDINALITY
+        ):
             raise errors.ConfigurationError(
                 f'`steps` [None] of the prediction for `{self._source.stream}`: its Dataset is infinite, so it would '
                 'never end. Set `steps`, or leave out `repeat()` in its input_fn unless `mode` is ModeKeys.TRAIN.'
@@ -158,7 +177,7 @@ class _Pass:
         return values
 
     def end(self, made: int) -> None:
-        if not made and not self._runs.should_stop:
+        if not made and not self._any_number and not self._runs.should_stop:
             raise errors.ConfigurationError(
                 f'`{self._source.stream}` gave no batch: there is nothing to predict. Check what its input_fn reads, '
                 'and whether `drop_remainder` drops its only batch.'

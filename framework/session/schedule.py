@@ -95,6 +95,8 @@ class Schedule:
         periods: Per evaluation set its period in global steps, None for a pass at the end only.
         epoch_periods: Per evaluation set whose period is one of epochs that period.
         second_periods: Per evaluation set whose passes a clock asks for the seconds between them.
+        throttle_secs: Per evaluation set the seconds between two passes at least, where its period is one of steps:
+            passes that come sooner are left out, but for that at the end.
         commits: Whether there are commits at all.
         commit_steps: Global steps between two commits; None where a clock decides.
         eval_at_start: Whether a pass over every set is made at step 0, but over those in `only_at_end`.
@@ -107,6 +109,7 @@ class Schedule:
     periods: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
     epoch_periods: Mapping[str, int] = dataclasses.field(default_factory=dict)
     second_periods: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    throttle_secs: Mapping[str, float] = dataclasses.field(default_factory=dict)
     commits: bool = True
     commit_steps: int | None = None
     eval_at_start: bool = False
@@ -138,18 +141,28 @@ class Schedule:
         if name in self.second_periods:
             return f'every {self.second_periods[name]:g} s{end_of_data}'
         period = self.periods[name]
-        return 'at the end' if period is None else f'every {_counted(period, "step")}{end_of_data}'
+        if period is None:
+            return 'at the end'
+        apart = f' but not within {secs:g} s' if (secs := self.throttle_secs.get(name)) else ''
+        return f'every {_counted(period, "step")}{apart}{end_of_data}'
 
-    def next(self, progress: Progress, commit_due: bool = False, streams_due: Collection[str] = ()) -> Phase:
+    def next(
+        self,
+        progress: Progress,
+        commit_due: bool = False,
+        streams_due: Collection[str] = (),
+        throttled: Collection[str] = (),
+    ) -> Phase:
         """Returns the next phase.
 
         Args:
             progress: Where the run is.
             commit_due: Whether the clock asks for a commit.
             streams_due: The sets that the clock asks a pass for.
+            throttled: The sets whose last pass is too near.
         """
-        ended = progress.ended or self.reached(progress)
-        streams = () if progress.interrupted else self._streams_due(progress, ended, streams_due)
+        ended = progress.ended or self.reached(progress.step, progress.epochs)
+        streams = () if progress.interrupted else self._streams_due(progress, ended, streams_due, throttled)
         if streams:
             return Evaluate(streams)
         if self._commit_is_due(progress, ended, commit_due):
@@ -158,13 +171,21 @@ class Schedule:
             return Stop()
         return Train(self._steps_to_boundary(progress))
 
-    def reached(self, progress: Progress) -> bool:
-        """Whether the step or the epoch to reach is reached."""
-        steps, epochs = self.train_steps, self.train_epochs
-        return (steps is not None and progress.step >= steps) or (epochs is not None and progress.epochs >= epochs)
+    def reached(self, step: int, epochs: int) -> bool:
+        """Whether the step or the epoch to reach is reached.
 
-    def _streams_due(self, progress: Progress, ended: bool, clock: Collection[str]) -> tuple[str, ...]:
-        due = (name for name in self.periods if ended or name in clock or self._pass_is_due(progress, name))
+        Args:
+            step: The global step.
+            epochs: How often the training data has ended and begun again.
+        """
+        by_step = self.train_steps is not None and step >= self.train_steps
+        return by_step or (self.train_epochs is not None and epochs >= self.train_epochs)
+
+    def _streams_due(
+        self, progress: Progress, ended: bool, clock: Collection[str], throttled: Collection[str]
+    ) -> tuple[str, ...]:
+        by_step = [name for name in self.periods if name not in throttled and self._pass_is_due(progress, name)]
+        due = (name for name in self.periods if ended or name in clock or name in by_step)
         return tuple(name for name in due if progress.evaluated.get(name) != progress.step)
 
     def _pass_is_due(self, progress: Progress, name: str) -> bool:

@@ -16,14 +16,16 @@ from tensorflow.compat import v1
 from framework import config, errors, policies, provenance, run_dir, settings
 from framework.graph import data_files
 from framework.graph.calls import Compiled
-from framework.reporting import history, tensorboard, writers
+from framework.reporting import history, tensorboard, terminal, writers
 from framework.reporting.rows import RunResult, StartRow
 from framework.run_config import EvalSet, InputFn, RunConfig
 from framework.session import commits, description, disk, followers, identity, loop, telling
 from framework.session.detached import DetachedEvaluation
 from framework.session.evaluation import Evaluation
+from framework.session.exports import Exports
 from framework.session.graphs import Graphs, metric_names
 from framework.session.hooks import Hook
+from framework.session.listeners import Listener, Listeners
 from framework.session.schedule import Schedule
 from framework.warm_start import WarmStartSettings
 
@@ -53,11 +55,18 @@ class Start:
         resume: What happens where the directory holds a run.
         writer_fns: Make the writers that the caller adds.
         profile_steps: The global steps after which a profile begins and ends.
+        console: Tells people of the progress, in place of the writers that `progress` names.
+        keeps_place: Whether the place in the training data is kept; None for what the level says.
+        in_calls: Whether starts are calls of one program, each with data and settings of its own, as those of
+            `tf.estimator`: no seed is drawn or kept, nothing is compared with the start before, and data without a
+            batch is no error.
+        listeners: Who is told before and after weights are saved.
+        exports: Writes models out after passes.
     """
 
     directory: run_dir.RunDir
     store: commits.Commits
-    graphs: Callable[[int], Graphs]
+    graphs: Callable[[int | None], Graphs]
     schedule: Schedule
     train_input_fn: InputFn
     sets: Mapping[str, EvalSet]
@@ -70,11 +79,16 @@ class Start:
     warm_start: WarmStartSettings | None
     level: str
     resume: str
-    calls_all: bool
-    progress: str
-    strict_bindings: bool
+    calls_all: bool = False
+    progress: str = terminal.AUTO
+    strict_bindings: bool = False
     writer_fns: Sequence[telling.WriterFn] = ()
     profile_steps: tuple[int, int] | None = None
+    console: writers.Writer | None = None
+    keeps_place: bool | None = None
+    in_calls: bool = False
+    listeners: Sequence[Listener] = ()
+    exports: Exports | None = None
 
     def run(self) -> RunResult:
         """Trains, and returns how the run ended.
@@ -118,7 +132,7 @@ class Start:
         shared = {stream: s for stream, s in self.sets.items() if stream not in apart}
         over_time = history.HistoryWriter(directory.metrics_file, known.step)
         told = {} if newest is None else newest.state.get(_TOLD, {})
-        of_run = telling.training_writers(directory, telling.summary_tags(built), told, self.progress)
+        of_run = telling.training_writers(directory, telling.summary_tags(built), told, self._console())
         of_run += telling.made_writers(self.writer_fns, directory)
         plan = dataclasses.replace(plan, state={_TOLD: tensorboard.parts(row)})
         with contextlib.closing(writers.Writers([*of_run, over_time])) as writer:
@@ -140,9 +154,22 @@ class Start:
                 f"`{self.directory.path}` holds a run at step {newest.step}, and `resume` is ['never']. Start in a new "
                 'run directory.'
             )
-        return newest
+        return self._begun_anew(newest) if newest is not None and self.in_calls else newest
 
-    def _chosen_seed(self, newest: commits.Commit | None) -> int:
+    def _begun_anew(self, newest: commits.Commit) -> commits.Commit:
+        """Returns the commit of the call before as one whose data begins again, where this call's does."""
+        if self._reached(newest):
+            newest = dataclasses.replace(newest, passes={})  # this call asks for those of its own
+        if self._keeps_place and not newest.exhausted:
+            return newest
+        return dataclasses.replace(newest, exhausted=False, elements=0, position='', epochs=0, epoch_start=0)
+
+    def _reached(self, newest: commits.Commit) -> bool:
+        return self.schedule.reached(newest.step, newest.epochs)
+
+    def _chosen_seed(self, newest: commits.Commit | None) -> int | None:
+        if self.in_calls:
+            return self.seed
         kept = None if newest is None else newest.seed
         seed = self.seed if self.seed is not None else kept
         if seed is None:
@@ -150,7 +177,7 @@ class Start:
         logging.info('Seed %d: random draws, initial values, and Python and NumPy while the graph is built.', seed)
         return seed
 
-    def _plan(self, built: Compiled, apart: Mapping[str, DetachedEvaluation], seed: int) -> loop.Settings:
+    def _plan(self, built: Compiled, apart: Mapping[str, DetachedEvaluation], seed: int | None) -> loop.Settings:
         return loop.Settings(
             self.schedule,
             self.run_config,
@@ -162,9 +189,19 @@ class Start:
             on_nan=self.on_nan or self._nan_policy(built),
             warm_start=self.warm_start,
             identity=identity.identity(built, seed, self._numerics()),
-            keeps_place=self.level != identity.OFF,
+            keeps_place=self._keeps_place,
+            listeners=Listeners(self.listeners),
+            exports=self.exports,
+            refuse_empty=not self.in_calls,
             profile_steps=self.profile_steps,
         )
+
+    def _console(self) -> list[writers.Writer]:
+        return terminal.console(self.progress) if self.console is None else [self.console]
+
+    @property
+    def _keeps_place(self) -> bool:
+        return self.level != identity.OFF if self.keeps_place is None else self.keeps_place
 
     def _numerics(self) -> Mapping[str, object]:
         return provenance.numerics(self.run_config.session_proto, self.level == identity.EXACT)
@@ -176,7 +213,7 @@ class Start:
         return 'ignore' if own else 'raise'
 
     def _check_identity(self, newest: commits.Commit | None, now: Mapping[str, str]) -> None:
-        if newest is None or newest.foreign:
+        if newest is None or newest.foreign or self.in_calls:
             return
         before = ''
         with (
@@ -187,7 +224,7 @@ class Start:
         found = identity.change(newest.identity, now, (before, config.config_text()))
         identity.check(found, self.directory.path, self.level, self.resume)
 
-    def _write_configuration(self, built: Compiled, seed: int) -> Mapping[str, Any]:
+    def _write_configuration(self, built: Compiled, seed: int | None) -> Mapping[str, Any]:
         """Writes the configuration and what the run is started with, and returns the latter."""
         directory = self.directory
         text = config.config_text()

@@ -55,7 +55,7 @@ def training_writers(
     directory: run_dir.RunDir,
     own_tags: Collection[str] = (),
     known: Mapping[str, str] | None = None,
-    progress: str = terminal.PLAIN,
+    console: Sequence[writers.Writer] | None = None,
 ) -> list[writers.Writer]:
     """Returns the writers that every training has.
 
@@ -63,10 +63,10 @@ def training_writers(
         directory: The run directory.
         own_tags: The tags of the model's own scalars of training.
         known: What the event files say of the run already, see `EventWriter`.
-        progress: How the terminal is told, see `terminal.console`.
+        console: Who tells people of the progress; None: a line of the log now and then.
     """
     return [
-        *terminal.console(progress),
+        *(terminal.console(terminal.PLAIN) if console is None else console),
         writers.MetricsWriter(directory.metrics_file),
         writers.TimelineWriter(directory.timeline_file),
         tensorboard.EventWriter(directory.events_dir, own_tags, known=known),
@@ -86,7 +86,7 @@ def start_row(
     apart: Mapping[str, DetachedEvaluation],
     *,
     step: int,
-    seed: int,
+    seed: int | None,
     params: Any,
     facts: Mapping[str, Any],
 ) -> StartRow:
@@ -96,7 +96,7 @@ def start_row(
         built: The graph of training.
         apart: The sets that have a graph of their own.
         step: The global step that it goes on from.
-        seed: The seed of the run.
+        seed: The seed of the run, None where it has none.
         params: What functions that name `params` are given.
         facts: What `provenance.collect` found.
     """
@@ -131,10 +131,11 @@ def _is_number(value: tf.Tensor) -> bool:
     return value.shape.rank in (0, None) and (value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool)
 
 
-def _hparams(seed: int, params: Any, bound: Mapping[str, Any]) -> dict[str, bool | int | float | str]:
+def _hparams(seed: int | None, params: Any, bound: Mapping[str, Any]) -> dict[str, bool | int | float | str]:
     """Returns what was configured: bindings, in which macros have their values; `params` if it is a dict; the seed."""
     given = {f'params.{name}': value for name, value in params.items()} if isinstance(params, Mapping) else {}
-    found = {'Experiment.seed': seed, **given, **{name: _macro(value, bound) for name, value in bound.items()}}
+    of_run = {} if seed is None else {'Experiment.seed': seed}
+    found = {**of_run, **given, **{name: _macro(value, bound) for name, value in bound.items()}}
     return {name: _plain(value) for name, value in sorted(found.items())}
 
 

@@ -74,6 +74,7 @@ class Training:
         profile: Profile,
         request_stop: Callable[[], None],
         pulse: Pulse,
+        refuse_empty: bool = True,
     ):
         """Takes what a train run is made of.
 
@@ -91,6 +92,7 @@ class Training:
             profile: Traces some of the steps.
             request_stop: Asks the session to stop, as one of its hooks would.
             pulse: Is told of every step.
+            refuse_empty: Whether data without a batch is an error, and not the end of it.
         """
         stream = compiled.train
         assert stream is not None
@@ -120,6 +122,7 @@ class Training:
         self._profile = profile
         self._request_stop = request_stop
         self._pulse = pulse
+        self._refuse_empty = refuse_empty
         self._pace = Pace(clock)
         self._summaries = Cadence(config.save_summary_steps, config.save_summary_secs, clock, at_first=True)
         self._lines = Cadence(config.log_step_count_steps, config.log_step_count_secs, clock)
@@ -143,7 +146,8 @@ class Training:
         """
         start, first, examples, epochs = self._clock(), self._position.step, 0, self._position.epochs
         if self._size == 0:
-            raise _no_batch()
+            self._no_batch()
+            return PhaseRow('train', first, 0.0, TRAIN)
         while self._position.step < target:
             before = self._position.step
             self._profile.begin(before)
@@ -180,7 +184,8 @@ class Training:
         except tf.errors.InvalidArgumentError as error:
             if not self._input.is_empty(error):
                 raise
-            raise _no_batch() from error
+            self._no_batch(error)
+            return None
         self._advance(made.runs, made.step, made.loss)
         self._check(self._position)
         if self._is_last(made):
@@ -304,13 +309,19 @@ class Training:
 
     def _end_of_data(self) -> None:
         position = self._position
-        if not position.runs:
+        if not position.runs and self._refuse_empty:
             raise _no_batch()
         if not self._restart:
             position.exhausted = True
             return
         position.epochs += 1
         position.epoch_start = position.step
+
+    def _no_batch(self, cause: Exception | None = None) -> None:
+        """Takes data without a batch for data that has ended, unless that is refused."""
+        if self._refuse_empty:
+            raise _no_batch() from cause
+        self._position.exhausted = True
 
     def _check(self, position: Position) -> None:
         if not math.isfinite(position.loss or 0.0):

@@ -1,0 +1,72 @@
+"""Calls of prediction: a generator with a graph and a session of its own."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from framework import errors
+from framework.graph.prediction import PREDICTIONS, Prediction
+from framework.session import opening, prediction
+
+
+def predict(
+    estimator: Any,
+    input_fn: Callable[..., Any],
+    predict_keys: Sequence[str] | None,
+    hooks: Sequence[Any],
+    checkpoint_path: str | None,
+    yield_single_examples: bool,
+) -> Iterator[Any]:
+    """Yields predictions; nothing is built before the first `next`.
+
+    Args:
+        estimator: The Estimator.
+        input_fn: Returns the data.
+        predict_keys: The predictions to make, None for all.
+        hooks: The caller's hooks.
+        checkpoint_path: The prefix of the checkpoint's files, None for the newest.
+        yield_single_examples: Whether batches are split along their first axis.
+    """
+    checkpoint = estimator._checkpoint(checkpoint_path, 'predict')
+    saved = None if checkpoint is None else opening.saved_names(checkpoint)
+    built = estimator._graphs(estimator.config.tf_random_seed).predicting(input_fn, saved)
+    named = isinstance(built.spec.predictions, Mapping)
+    batches = prediction.predict(
+        built,
+        checkpoint,
+        keys=_chosen(built, predict_keys),
+        hooks=hooks,
+        session_config=estimator._engine_config().session_proto,
+        warm_start=estimator._warm_start_settings,
+        any_number=True,
+    )
+    for values in prediction.single_examples(batches) if yield_single_examples else batches:
+        yield values if named else values[PREDICTIONS]
+
+
+def _chosen(built: Prediction, keys: Sequence[str] | None) -> list[str] | None:
+    """Returns those of the names that the model predicts."""
+    if not keys:
+        return None
+    if not isinstance(built.spec.predictions, Mapping):
+        raise errors.ConfigurationError('predict_keys argument is not valid in case of non-dict predictions.')
+    wanted = [keys] if isinstance(keys, str) else list(keys)
+    found = [key for key in wanted if key in built.predictions]
+    if not found:
+        raise errors.ConfigurationError(
+            f'Expected to run at least one output from {list(built.predictions)}, provided {keys}.'
+        )
+    return found
+
+
+def predictor(estimator: Any, receiver_fn: Callable[[], Any], checkpoint_path: str | None) -> prediction.Predictor:
+    """Returns the model, loaded.
+
+    Args:
+        estimator: The Estimator.
+        receiver_fn: Says what it is fed.
+        checkpoint_path: The prefix of the checkpoint's files, None for the newest.
+    """
+    checkpoint = estimator._checkpoint(checkpoint_path, 'predict')
+    saved = None if checkpoint is None else opening.saved_names(checkpoint)
+    built = estimator._graphs(estimator.config.tf_random_seed).served(receiver_fn, saved)
+    return prediction.Predictor(built, checkpoint, session_config=estimator._engine_config().session_proto)
