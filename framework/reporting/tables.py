@@ -9,6 +9,7 @@ from rich import box, console, table
 from framework.reporting import rows, values
 
 _WIDTH = 100
+_WIDEST = 180  # of a table whose names are to be found again
 
 
 def parameter_table(parameters: Sequence[rows.ParameterRow]) -> str:
@@ -29,7 +30,7 @@ def parameter_table(parameters: Sequence[rows.ParameterRow]) -> str:
     content.add_section()
     content.add_row('total, trainable', '', _total(row for row in parameters if row.trainable), '')
     content.add_row('total', '', _total(parameters), '')
-    return _render(content)
+    return _render(content, widest=_WIDEST)
 
 
 def stream_table(streams: Sequence[rows.StreamRow]) -> str:
@@ -128,11 +129,11 @@ def _table(*columns: str, right: Sequence[str] = ()) -> table.Table:
     return content
 
 
-def _render(content: table.Table) -> str:
+def _render(content: table.Table, widest: int = _WIDTH) -> str:
     # Names may look like rich's markup (`layer[0]`), and a notebook or FORCE_COLOR must not change the text.
     text = io.StringIO()
     out = console.Console(
-        file=text, width=_WIDTH, color_system=None, force_jupyter=False, markup=False, emoji=False, highlight=False
+        file=text, width=widest, color_system=None, force_jupyter=False, markup=False, emoji=False, highlight=False
     )
     out.print(content)
     return '\n'.join(line.rstrip() for line in text.getvalue().splitlines()) + '\n'

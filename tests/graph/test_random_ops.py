@@ -351,8 +351,14 @@ class Pipeline:
     ],
 )
 def test_the_function_of_a_dataset_draws_anew_each_epoch_and_the_same_after_a_restore(name, of, tmp_path):
-    whole = Pipeline(DATASETS[name], of).read(save_at=4, save_to=str(tmp_path / 'iterator'))
-    resumed = Pipeline(DATASETS[name], of).read(str(tmp_path / 'iterator'))
+    options = tf.data.Options()
+    options.autotune.enabled = False  # maps that are made parallel read ahead, which the audit finds, and a save loses
+
+    def build(data):
+        return DATASETS[name](data).with_options(options)
+
+    whole = Pipeline(build, of).read(save_at=4, save_to=str(tmp_path / 'iterator'))
+    resumed = Pipeline(build, of).read(str(tmp_path / 'iterator'))
 
     assert resumed == whole[4:]
     assert whole[: len(whole) // 2] != whole[len(whole) // 2 :]
