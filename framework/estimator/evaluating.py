@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.compat import v1
 
 from framework.estimator import log_lines
+from framework.estimator.input_calls import with_tensors
 from framework.reporting import tensorboard, writers
 from framework.reporting.rows import PassRow
 from framework.run_config import EvalSet
@@ -37,7 +38,7 @@ def evaluate(
         name: The name of the evaluation.
     """
     checkpoint = estimator._checkpoint(checkpoint_path, 'evaluate')
-    eval_set = EvalSet(input_fn=input_fn, name=name or None, steps=steps, hooks=tuple(hooks))
+    eval_set = EvalSet(input_fn=with_tensors(input_fn), name=name or None, steps=steps, hooks=tuple(hooks))
     log_lines.evaluation_starts()
     row = _pass(estimator, eval_set, checkpoint)
     log_lines.evaluation_ends()

@@ -12,6 +12,7 @@ from framework import errors, run_dir
 from framework.estimator import training
 from framework.estimator.estimator import Estimator
 from framework.estimator.exporters import BestExporter, LatestExporter
+from framework.estimator.input_calls import with_tensors
 from framework.estimator.log_lines import GLOBAL_STEP
 from framework.estimator.run_config import RunConfig
 from framework.estimator.specs import EvalSpec, TrainSpec
@@ -114,7 +115,9 @@ def _sets(specs: Mapping[str, EvalSpec]) -> dict[str, EvalSet]:
                 '`%s` is evaluated on %d batches at most, the default of `EvalSpec.steps`.', stream, spec.steps
             )
     return {
-        stream: EvalSet(input_fn=spec.input_fn, name=spec.name or None, steps=spec.steps, hooks=spec.hooks)
+        stream: EvalSet(
+            input_fn=with_tensors(spec.input_fn), name=spec.name or None, steps=spec.steps, hooks=spec.hooks
+        )
         for stream, spec in specs.items()
     }
 

@@ -10,6 +10,7 @@ from tensorflow.compat import v1
 
 from framework import errors, policies, run_dir
 from framework.estimator import graph_files, in_memory, log_lines
+from framework.estimator.input_calls import with_tensors
 from framework.reporting.rows import RunResult
 from framework.run_config import EvalSet
 from framework.run_dir import TRAIN
@@ -133,7 +134,7 @@ def _start(
             eval_at_start=bool(periods),
             **of_passes,
         ),
-        train_input_fn=input_fn,
+        train_input_fn=with_tensors(input_fn),
         sets=sets,
         run_config=engine,
         seed=config.tf_random_seed,
