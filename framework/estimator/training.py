@@ -117,7 +117,8 @@ def _start(
 ) -> start.Start:
     config, engine = estimator.config, estimator._engine_config()
     _refuse_clusters(config)
-    if listeners and not engine.has_commits:
+    has_saver_hook = any(isinstance(hook, v1.train.CheckpointSaverHook) for hook in hooks)
+    if listeners and not engine.has_commits and not has_saver_hook:
         raise errors.ConfigurationError(NO_SAVER)
     directory = estimator._directory()
     of_passes = dict(passes.schedule)

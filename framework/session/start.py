@@ -18,7 +18,7 @@ from framework.graph.calls import Compiled
 from framework.reporting import history, progress, tables, tensorboard, writers
 from framework.reporting.rows import RunResult
 from framework.run_config import EvalSet, InputFn, RunConfig
-from framework.session import commits, description, disk, followers, identity, loop
+from framework.session import commits, description, disk, followers, identity, loop, saver_hooks
 from framework.session.detached import DetachedEvaluation
 from framework.session.evaluation import Evaluation
 from framework.session.exports import Exports
@@ -99,14 +99,41 @@ class Start:
                 tf.config.experimental.enable_op_determinism()
             built, apart = self.graphs(seed).training(self.train_input_fn, self.sets)
             identity.check_audit(built.draws.findings, self.level)
-            plan = self._plan(built, apart, seed)
-            self._check_identity(newest, plan.identity)
-            known.accept(directory.result_file)
-            self._write_configuration(built, seed)
-            self._tell(built)
-            if self.schedule.commits:
-                newest = self.store.take_up(_with_place_in(plan.identity, newest))
-            return self._loop(built, apart, plan, newest, known)
+            return self._with_saver_hook(built)._go_on(built, apart, seed, newest, known)
+
+    def _with_saver_hook(self, built: Compiled) -> 'Start':
+        """Returns the start with what a CheckpointSaverHook of the user lends."""
+        lent = saver_hooks.lent(built, self.train_hooks, self.directory.path)
+        if lent is None:
+            return self
+        with built.graph.as_default():
+            if lent.saver is not None and not v1.get_collection(v1.GraphKeys.SAVERS):
+                v1.add_to_collection(v1.GraphKeys.SAVERS, lent.saver)
+        cadence = {'save_checkpoints_steps': lent.steps, 'save_checkpoints_secs': lent.secs}
+        own = [listener for listener in self.listeners if listener not in lent.listeners]
+        return dataclasses.replace(
+            self,
+            run_config=self.run_config.replace(**cadence),
+            schedule=dataclasses.replace(self.schedule, commits=True, commit_steps=lent.steps),
+            listeners=[*lent.listeners, *own],
+        )
+
+    def _go_on(
+        self,
+        built: Compiled,
+        apart: Mapping[str, DetachedEvaluation],
+        seed: int | None,
+        newest: commits.Commit | None,
+        known: '_Known',
+    ) -> RunResult:
+        plan = self._plan(built, apart, seed)
+        self._check_identity(newest, plan.identity)
+        known.accept(self.directory.result_file)
+        self._write_configuration(built, seed)
+        self._tell(built)
+        if self.schedule.commits:
+            newest = self.store.take_up(_with_place_in(plan.identity, newest))
+        return self._loop(built, apart, plan, newest, known)
 
     def _loop(
         self,

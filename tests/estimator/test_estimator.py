@@ -285,6 +285,33 @@ def test_listeners_without_checkpoints_are_refused(make):
         make(config=config).train(train_fn, steps=1, saving_listeners=[Listener()])
 
 
+@pytest.mark.parametrize('where', ['hooks', 'training_chief_hooks'])
+def test_pain_62_a_saver_hook_of_the_user_is_the_only_one(make, where):
+    of_hook, of_call = Listener(), Listener()
+    made = make(config=estimator.RunConfig(save_checkpoints_steps=100))
+    hook = estimator.CheckpointSaverHook(made.model_dir, save_steps=3, listeners=[of_hook])
+
+    def model_fn(features, labels, mode):
+        return testing.linear_model_fn(features, labels, mode)._replace(training_chief_hooks=[hook])
+
+    if where == 'hooks':
+        made.train(train_fn, hooks=[hook], steps=7, saving_listeners=[of_call])
+    else:
+        make(model_fn).train(train_fn, steps=7, saving_listeners=[of_call])
+    assert of_hook.calls == of_call.calls
+    assert [call[1] for call in of_hook.calls if call[0] == 'after'] == [0, 3, 6, 7]
+    found = {path.stem for path in pathlib.Path(made.model_dir).glob('*.index')}
+    assert found == {f'model.ckpt-{step}' for step in (0, 3, 6, 7)}
+
+
+def test_a_saver_hook_of_the_user_saves_where_the_configuration_does_not(make):
+    made = make(config=estimator.RunConfig(save_checkpoints_steps=None))
+    listener = Listener()
+    hook = estimator.CheckpointSaverHook(made.model_dir, save_steps=3)
+    made.train(train_fn, hooks=[hook], steps=4, saving_listeners=[listener])
+    assert [call[1] for call in listener.calls if call[0] == 'after'] == [0, 3, 4]
+
+
 def test_a_loss_that_is_not_finite_raises_tensorflow_s_error(make):
     def model_fn(features, labels, mode):
         spec = testing.linear_model_fn(features, labels, mode)
