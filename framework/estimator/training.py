@@ -9,7 +9,7 @@ import numpy as np
 from tensorflow.compat import v1
 
 from framework import errors, policies, run_dir
-from framework.estimator import graph_files, in_memory, log_lines
+from framework.estimator import evaluating, graph_files, in_memory, log_lines
 from framework.estimator.input_calls import with_tensors
 from framework.reporting.rows import RunResult
 from framework.run_config import EvalSet
@@ -19,7 +19,6 @@ from framework.session.exports import Exports
 from framework.session.schedule import Schedule
 
 _NO_STEPS = 'Training with estimator made no steps. Perhaps input is empty or misspecified.'
-_SIGINT_EXIT = 130
 NO_SAVER = (
     'There should be a CheckpointSaverHook to use saving_listeners. Please set one of the '
     'RunConfig.save_checkpoints_steps or RunConfig.save_checkpoints_secs.'
@@ -101,7 +100,7 @@ def train(
     v1.logging.info('Training ended: %s.', result.stop_reason)
     v1.logging.info('Loss for final step: %s.', None if loss is None else np.float32(loss))
     if result.status == 'interrupted':
-        raise KeyboardInterrupt if result.exit_code == _SIGINT_EXIT else SystemExit(result.exit_code)
+        raise evaluating.stopped(result.exit_code)
     return result
 
 
