@@ -6,7 +6,7 @@ from typing import Any
 
 from tensorflow.compat import v1
 
-from framework import errors
+from framework import errors, run_dir
 from framework.estimator.input_calls import with_tensors
 from framework.run_config import EvalSet
 
@@ -40,6 +40,8 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
             raise errors.ConfigurationError(
                 'InMemoryEvaluator supports only single machine (aka Local) setting: TF_CONFIG describes a cluster.'
             )
+        if name:
+            run_dir.check_stream_name(name)
         self.evaluated = EvalSet(
             input_fn=with_tensors(input_fn), steps=steps, name=name or None, hooks=tuple(hooks or ())
         )

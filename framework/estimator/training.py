@@ -59,11 +59,13 @@ class Passes:
         sets: The evaluation sets by stream.
         schedule: The arguments of the schedule that say when they are evaluated.
         exports: Writes models out after them.
+        names: What the user calls them, by stream.
     """
 
     sets: Mapping[str, EvalSet] = dataclasses.field(default_factory=dict)
     schedule: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     exports: Exports | None = None
+    names: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
 
 
 def train(
@@ -120,6 +122,7 @@ def _start(
     if listeners and not engine.has_commits and not has_saver_hook:
         raise errors.ConfigurationError(NO_SAVER)
     directory = estimator._directory()
+    names = {**{stream: eval_set.name for stream, eval_set in sets.items()}, **passes.names}
     of_passes = dict(passes.schedule)
     of_passes['periods'] = {**of_passes.get('periods', {}), **periods}
     of_passes['only_at_end'] = frozenset(passes.sets)  # only those of hooks are evaluated before training
@@ -145,11 +148,12 @@ def _start(
         warm_start=estimator._warm_start_settings,
         level=config.reproducible,
         resume=identity.AUTO,
-        console=_Memory(estimator, sets),
+        console=_Memory(estimator, names),
         keeps_place=config.keep_input_position or config.reproducible == identity.EXACT,
         in_calls=config.reproducible == identity.OFF,
         listeners=_listeners(directory, config, listeners),
         exports=passes.exports,
+        events_dir=lambda stream: directory.path if stream == TRAIN else estimator.eval_dir(names[stream]),
     )
 
 
@@ -161,14 +165,14 @@ def _listeners(directory: run_dir.RunDir, config: Any, listeners: Sequence[Any])
 class _Memory(log_lines.LogLines):
     """The log, and the metrics of passes for those who follow them in this process."""
 
-    def __init__(self, estimator: Any, sets: Mapping[str, EvalSet]):
+    def __init__(self, estimator: Any, names: Mapping[str, str | None]):
         self._estimator = estimator
-        self._sets = sets
+        self._names = names
 
     def write_pass(self, row: Any) -> None:
         """Logs the metrics, and keeps them."""
         super().write_pass(row)
-        directory = self._estimator.eval_dir(self._sets[row.stream].name)
+        directory = self._estimator.eval_dir(self._names[row.stream])
         self._estimator._memory.add(directory, row.step, row.metrics)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -58,6 +58,7 @@ class Start:
             batch is no error.
         listeners: Who is told before and after weights are saved.
         exports: Writes models out after passes.
+        events_dir: Returns the directory of a stream's event files; None for that of the run directory.
     """
 
     directory: run_dir.RunDir
@@ -80,6 +81,7 @@ class Start:
     in_calls: bool = False
     listeners: Sequence[Listener] = ()
     exports: Exports | None = None
+    events_dir: Callable[[str], str] | None = None
 
     def run(self) -> RunResult:
         """Trains, and returns how the run ended.
@@ -146,7 +148,8 @@ class Start:
         directory = self.directory
         shared = {stream: s for stream, s in self.sets.items() if stream not in apart}
         over_time = history.HistoryWriter(directory.metrics_file, known.step)
-        writer = _training_writer(directory, self.console, over_time, _summary_tags(built))
+        events = tensorboard.EventWriter(self.events_dir or directory.events_dir, _summary_tags(built))
+        writer = _training_writer(directory, self.console, over_time, events)
         with contextlib.closing(writer):
             known.run = loop.Loop(built, Evaluation(built, shared, fuse=self.run_config.fuse), self.store, writer, plan)
             result = known.run.run(newest)
@@ -298,14 +301,14 @@ def _summary_tags(built: Compiled) -> set[str]:
 
 
 def _training_writer(
-    directory: run_dir.RunDir, console: writers.Writer, over_time: history.HistoryWriter, own_tags: Collection[str]
+    directory: run_dir.RunDir, console: writers.Writer, over_time: history.HistoryWriter, events: writers.Writer
 ) -> writers.Writers:
     return writers.Writers(
         [
             console,
             writers.MetricsWriter(directory.metrics_file),
             writers.TimelineWriter(directory.timeline_file),
-            tensorboard.EventWriter(directory.events_dir, own_tags),
+            events,
             over_time,
         ]
     )
