@@ -1,6 +1,6 @@
 """The input_fn contract: how a function of the user is checked and called, and how its elements are read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,8 @@ def _check_result(result: Any, stream: str, label: str) -> None:
         return
     else:
         tensors = tf.nest.flatten(result, expand_composites=True)
-    if not tensors or not all(isinstance(tensor, tf.Tensor) for tensor in tensors):
+    is_empty = not tensors and not isinstance(result, Mapping)  # no features at all may be meant: those of a generator
+    if is_empty or not all(isinstance(tensor, tf.Tensor) for tensor in tensors):
         raise ConfigurationTypeError(
             f'The input_fn of stream `{stream}` ({label}) must return a tf.data.Dataset, or tensors of the graph, '
             f'given: [{_describe(result)}]. {_dataset_remedy(result)}'

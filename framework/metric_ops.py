@@ -41,9 +41,10 @@ def _check_metric_name(name: object, evaluates: bool) -> None:
             f'Keys of eval_metric_ops must be strings, given: [{name!r}]. They name the curves.'
         )
     if evaluates and name in _RESERVED:
+        quote = '`' if name == 'global_step' else '"'  # as tf.estimator wrote them
         raise ConfigurationError(
-            f'Metric with name "{name}" is not allowed, because every evaluation reports `{name}` already. Give it '
-            f'another name, for example `my_{name}`.'
+            f'Metric with name {quote}{name}{quote} is not allowed, because every evaluation reports `{name}` already. '
+            f'Give it another name, for example `my_{name}`.'
         )
 
 

@@ -106,7 +106,11 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Topology:
         raise errors.ConfigurationTypeError(
             f'If "service" is set in {_VARIABLE}, it must be a dict. Given [{service!r}].'
         )
-    common = {'model_dir': settings.get('model_dir') or None, 'service': service}
+    if settings.get('model_dir') == '':
+        raise errors.ConfigurationError(
+            f'model_dir in {_VARIABLE} should be non-empty. Name a directory, or leave it out.'
+        )
+    common = {'model_dir': settings.get('model_dir'), 'service': service}
     cluster = _cluster(settings.get('cluster') or {})
     task = settings.get('task') or {}
     if not isinstance(task, dict):

@@ -396,7 +396,7 @@ def test_variables_as_value_and_update_become_tensors_that_read_after_the_assign
 @pytest.mark.parametrize('name', ['loss', 'global_step'])
 def test_reserved_metric_names_are_refused_in_eval_only(name):
     metrics = {name: (tf.constant(1.0), tf.no_op())}
-    with pytest.raises(ConfigurationError, match=f'^Metric with name "{name}" is not allowed'):
+    with pytest.raises(ConfigurationError, match=f'^Metric with name ["`]{name}["`] is not allowed'):
         eval_spec(eval_metric_ops=metrics)
     assert name in train_spec(eval_metric_ops=metrics).eval_metric_ops
 

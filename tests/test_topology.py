@@ -111,6 +111,7 @@ def test_the_masters_and_the_rest_that_a_platform_sets_hold():
         ({'task': {'type': 'chief'}}, 'If "cluster" is not set in TF_CONFIG, task type must be WORKER.'),
         ({'task': {'index': 1}}, 'If "cluster" is not set in TF_CONFIG, task index must be 0.'),
         ({'service': 'no'}, 'If "service" is set in TF_CONFIG, it must be a dict. Given [\'no\'].'),
+        ({'model_dir': ''}, 'model_dir in TF_CONFIG should be non-empty.'),
         ({'cluster': ['c:1']}, '"cluster" in TF_CONFIG [[\'c:1\']] must be a dict'),
         ({'task': 'chief'}, '"task" in TF_CONFIG [\'chief\'] must be a dict'),
     ],

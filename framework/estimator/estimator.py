@@ -41,7 +41,7 @@ class Estimator:
 
         Args:
             model_fn: `model_fn(features, labels, mode, params, config)`, asked for by name; returns an `EstimatorSpec`.
-            model_dir: The directory of checkpoints and events. None: that of `config`, else a temporary one.
+            model_dir: The directory of checkpoints and events. None or '': that of `config`, else a temporary one.
             config: How it runs.
             params: Handed to functions that name `params`, a fresh copy each time.
             warm_start_from: A path (of a checkpoint, a directory or a SavedModel) for all trainable variables, or
@@ -377,6 +377,7 @@ def _completed_config(config: RunConfig | None, model_dir: str | os.PathLike[str
     if config.session_config is None:
         config = config.replace(session_config=run_config.default_session_config())
     path = os.fspath(model_dir) if isinstance(model_dir, os.PathLike) else model_dir
+    path = path or None  # a flag that nobody set is ''
     if path is not None and config.model_dir is not None and config.model_dir != path:
         raise errors.ConfigurationError(
             '`model_dir` are set both in constructor and `RunConfig`, but with different values. In constructor: '

@@ -1,6 +1,7 @@
 """Calls of evaluation: one pass over some data with the weights of a checkpoint, in a graph of its own."""
 
 import contextlib
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -9,13 +10,16 @@ import tensorflow as tf
 from tensorflow.compat import v1
 
 from framework.estimator import log_lines
+from framework.estimator.input_calls import with_tensors
 from framework.reporting import tensorboard, writers
 from framework.reporting.rows import PassRow
 from framework.run_config import EvalSet
 from framework.session import ends, holding, opening
+from framework.session.evaluation import PassInterrupted
 from framework.session.signals import StopSignals
 
 _CHECKPOINT_PATH = 'checkpoint_path'
+_SIGINT_EXIT = 128 + signal.SIGINT
 
 
 def evaluate(
@@ -37,7 +41,7 @@ def evaluate(
         name: The name of the evaluation.
     """
     checkpoint = estimator._checkpoint(checkpoint_path, 'evaluate')
-    eval_set = EvalSet(input_fn=input_fn, name=name or None, steps=steps, hooks=tuple(hooks))
+    eval_set = EvalSet(input_fn=with_tensors(input_fn), name=name or None, steps=steps, hooks=tuple(hooks))
     log_lines.evaluation_starts()
     row = _pass(estimator, eval_set, checkpoint)
     log_lines.evaluation_ends()
@@ -51,12 +55,30 @@ def evaluate(
 
 def _pass(estimator: Any, eval_set: EvalSet, checkpoint: str | None) -> PassRow:
     made: list[PassRow] = []
-    with StopSignals() as signals, ends.named_ends(), _held(checkpoint) as held:
+    with StopSignals() as signals, _interruption(signals), ends.named_ends(), _held(checkpoint) as held:
         saved = None if held is None else opening.saved_names(held)
         graphs = estimator._graphs(estimator.config.tf_random_seed)
         part = graphs.alone(eval_set, saved, None if held else estimator._warm_start_settings)
         part.make_passes(held, signals.came, made.append)
     return made[0]
+
+
+@contextlib.contextmanager
+def _interruption(signals: StopSignals) -> Iterator[None]:
+    """Lets the caller know of a signal in the way that Python does."""
+    try:
+        yield
+    except PassInterrupted:
+        raise stopped(signals.exit_code) from None
+
+
+def stopped(exit_code: int) -> BaseException:
+    """Returns what a process raises that a signal ends.
+
+    Args:
+        exit_code: 128 and the number of the signal.
+    """
+    return KeyboardInterrupt() if exit_code == _SIGINT_EXIT else SystemExit(exit_code)
 
 
 @contextlib.contextmanager

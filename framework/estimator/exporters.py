@@ -196,12 +196,12 @@ class BestExporter(_SavedModelExporter):
     ) -> Any:
         """See `Exporter`."""
         if self._best is not None and not self._better(
-            best_eval_result=self._best, current_eval_result=dict(eval_result)
+            best_eval_result=self._best, current_eval_result=dict(eval_result or {})
         ):
             return None
         v1.logging.info('Performing best model export.')
         exported = self._export(estimator, export_path, checkpoint_path)
-        self._best = dict(eval_result)  # only now: an export that failed is made again
+        self._best = dict(eval_result or {})  # only now: an export that failed is made again
         _remove_old(export_path, self._keep)
         return exported
 

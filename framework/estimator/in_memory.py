@@ -6,7 +6,8 @@ from typing import Any
 
 from tensorflow.compat import v1
 
-from framework import errors
+from framework import errors, run_dir
+from framework.estimator.input_calls import with_tensors
 from framework.run_config import EvalSet
 
 
@@ -39,7 +40,11 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
             raise errors.ConfigurationError(
                 'InMemoryEvaluator supports only single machine (aka Local) setting: TF_CONFIG describes a cluster.'
             )
-        self.evaluated = EvalSet(input_fn=input_fn, steps=steps, name=name or None, hooks=tuple(hooks or ()))
+        if name:
+            run_dir.check_stream_name(name)
+        self.evaluated = EvalSet(
+            input_fn=with_tensors(input_fn), steps=steps, name=name or None, hooks=tuple(hooks or ())
+        )
         self.every_n_iter = every_n_iter
 
     def begin(self) -> None:

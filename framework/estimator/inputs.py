@@ -1,16 +1,50 @@
 """`numpy_input_fn` and `pandas_input_fn`: batches of arrays in memory, which are no part of the graph."""
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.compat import v1
 
 from framework import errors
 
 __all__ = ['numpy_input_fn', 'pandas_input_fn']
 
 _ALONE = ''  # what the only array is called
+
+
+class ArrayBatches(tf.data.Dataset):
+    """A Dataset that can also be taken for its current batch, which is what these input functions once returned.
+
+    Old code wraps them: `features, labels = input_fn()`.
+
+    Args:
+        batches: The Dataset.
+    """
+
+    def __init__(self, batches: tf.data.Dataset):
+        self._batches = batches
+        super().__init__(tf.data.experimental.to_variant(batches))
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure of a batch."""
+        return self._batches.element_spec
+
+    def _inputs(self) -> list[Any]:
+        return [self._batches]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._element)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._element[key]
+
+    @functools.cached_property
+    def _element(self) -> Any:
+        return v1.data.make_one_shot_iterator(self._batches).get_next()
 
 
 def numpy_input_fn(
@@ -49,7 +83,7 @@ def numpy_input_fn(
             named = _structured(x, features, parts)
             return named if y is None else (named, _structured(y, labels, parts[len(features) :]))
 
-        return _batches(arrays, batch_size, num_epochs, bool(shuffle)).map(element)
+        return ArrayBatches(_batches(arrays, batch_size, num_epochs, bool(shuffle)).map(element))
 
     return input_fn
 
@@ -99,7 +133,9 @@ def pandas_input_fn(
     input_fn = numpy_input_fn(features, apart, batch_size, num_epochs, shuffle, queue_capacity, num_threads)
     if not isinstance(labels, dict):
         return input_fn
-    return lambda: input_fn().map(lambda f, t: (f, {name.removesuffix('\0label'): part for name, part in t.items()}))
+    return lambda: ArrayBatches(
+        input_fn().map(lambda f, t: (f, {name.removesuffix('\0label'): part for name, part in t.items()}))
+    )
 
 
 def _columns(table: Any) -> dict[str, np.ndarray]:

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tensorflow.compat import v1
+
 from framework import errors
+from framework.estimator.input_calls import with_tensors
 from framework.graph.prediction import PREDICTIONS, Prediction
 from framework.session import opening, prediction
 
@@ -28,7 +31,11 @@ def predict(
     """
     checkpoint = estimator._checkpoint(checkpoint_path, 'predict')
     saved = None if checkpoint is None else opening.saved_names(checkpoint)
-    built = estimator._graphs(estimator.config.tf_random_seed).predicting(input_fn, saved)
+    built = estimator._graphs(estimator.config.tf_random_seed).predicting(with_tensors(input_fn), saved)
+    if built.data is not None and not built.data.batch.ends:
+        v1.logging.warning(
+            'Input graph does not use tf.data.Dataset or contain a QueueRunner. Its tensors make one batch.'
+        )
     named = isinstance(built.spec.predictions, Mapping)
     batches = prediction.predict(
         built,

@@ -157,6 +157,13 @@ class RunConfig:
             value = getattr(self, f'_{name}')
             if value is not None and not holds(value):
                 raise errors.ConfigurationError(f'{rule.rstrip(".")}. Given [{value!r}].')
+        for name in ('train_distribute', 'eval_distribute'):
+            # Not by isinstance: importing the class imports what clusters need.
+            if type(getattr(self, f'_{name}')).__name__ == 'ParameterServerStrategyV2':
+                raise errors.ConfigurationError(
+                    'Please use `tf.compat.v1.distribute.experimental.ParameterServerStrategy` for parameter server '
+                    f'strategy with estimator. Given `{name}` [{getattr(self, f"_{name}")}].'
+                )
         errors.checked_choice('RunConfig.reproducible', self.reproducible, _LEVELS)
         errors.checked_choice('RunConfig.fuse', self.fuse, (run_config.AUTO, run_config.OFF, run_config.REQUIRE))
 

@@ -8,10 +8,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.compat import v1
 
-from framework import errors, run_dir
+from framework import errors, run_dir, topology
 from framework.estimator import training
 from framework.estimator.estimator import Estimator
 from framework.estimator.exporters import BestExporter, LatestExporter
+from framework.estimator.input_calls import with_tensors
 from framework.estimator.log_lines import GLOBAL_STEP
 from framework.estimator.run_config import RunConfig
 from framework.estimator.specs import EvalSpec, TrainSpec
@@ -50,22 +51,41 @@ def train_and_evaluate(
     if not isinstance(train_spec, TrainSpec):
         raise _wrong_type('train_spec', 'TrainSpec', train_spec)
     config = estimator.config
+    _check_task(config)
     if not (config.save_checkpoints_steps or config.save_checkpoints_secs):
         raise errors.ConfigurationError(training.NO_SAVER)
     v1.logging.info('Running training and evaluation locally (non-distributed).')
     exports = _Exports(estimator, specs)
     schedule = _schedule(config, specs)
-    passes = training.Passes(_sets(specs), schedule, exports)
+    names = {stream: spec.name for stream, spec in specs.items()}
+    passes = training.Passes(_sets(specs), schedule, exports, names)
     hooks = list(train_spec.hooks)
     training.train(
         estimator, train_spec.input_fn, hooks, train_spec.max_steps, list(train_spec.saving_listeners), passes
     )
-    results = {stream: (exports.metrics.get(stream), exports.results[stream]) for stream in specs}
+    results = {
+        spec.name or run_dir.UNNAMED_SET: (exports.metrics.get(stream), exports.results[stream])
+        for stream, spec in specs.items()
+    }
     if isinstance(eval_spec, EvalSpec):
         return next(iter(results.values()))
     return (
         {stream: metrics for stream, (metrics, _) in results.items()},
         {stream: exported for stream, (_, exported) in results.items()},
+    )
+
+
+def _check_task(config: RunConfig) -> None:
+    if config.task_type != topology.EVALUATOR:
+        return
+    if config.task_id > 0:
+        raise errors.ConfigurationError(
+            'For distributed training, there can only be one `evaluator` task (with task id 0). Given task id '
+            f'{config.task_id}'
+        )
+    raise errors.ConfigurationError(
+        'TF_CONFIG makes this process the evaluator of a cluster, and clusters are not here yet. Unset TF_CONFIG to '
+        'train and evaluate in one process.'
     )
 
 
@@ -82,13 +102,20 @@ def _specs(eval_spec: Any) -> dict[str, EvalSpec]:
     for spec in given:
         if not isinstance(spec, EvalSpec):
             raise _wrong_type('eval_spec', 'EvalSpec', spec)
-    streams = [spec.name or run_dir.UNNAMED_SET for spec in given]
+    streams = [_stream(spec.name) for spec in given]
     for stream in streams:
         if streams.count(stream) > 1:
             raise errors.ConfigurationError(
                 f'`EvalSpec.name` [{stream}] is used by {streams.count(stream)} specs. Give each a name of its own.'
             )
     return dict(zip(streams, given, strict=True))
+
+
+def _stream(name: str | None) -> str:
+    """Returns what the run calls a spec: its name, unless the run itself uses that name."""
+    if not name:
+        return run_dir.UNNAMED_SET
+    return f'{name}_set' if name in (run_dir.TRAIN, run_dir.UNNAMED_SET) else name
 
 
 def _named(name: str, spec: Any) -> Any:
@@ -106,15 +133,16 @@ def _wrong_type(argument: str, kind: str, value: Any) -> errors.ConfigurationTyp
 
 
 def _sets(specs: Mapping[str, EvalSpec]) -> dict[str, EvalSet]:
-    for stream, spec in specs.items():
-        if spec.name:
-            run_dir.check_stream_name(spec.name)
-        if 'steps' not in spec.given:
-            v1.logging.info(
-                '`%s` is evaluated on %d batches at most, the default of `EvalSpec.steps`.', stream, spec.steps
-            )
+    for stream in specs:
+        if stream != run_dir.UNNAMED_SET:
+            run_dir.check_stream_name(stream)
     return {
-        stream: EvalSet(input_fn=spec.input_fn, name=spec.name or None, steps=spec.steps, hooks=spec.hooks)
+        stream: EvalSet(
+            input_fn=with_tensors(spec.input_fn),
+            name=None if stream == run_dir.UNNAMED_SET else stream,
+            steps=spec.steps,
+            hooks=spec.hooks,
+        )
         for stream, spec in specs.items()
     }
 
@@ -153,6 +181,7 @@ class _Exports(Exports):
         self._specs = specs
         self._new: set[str] = set()  # streams whose exporters haven't been called since the last evaluation
         self._final = False
+        self._told: set[str] = set()
         self.metrics: dict[str, dict[str, Any]] = {}
         self.results: dict[str, list[Any]] = {stream: [] for stream in specs}
 
@@ -161,6 +190,19 @@ class _Exports(Exports):
         if row.stream in self._specs:
             self.metrics[row.stream] = {**row.metrics, GLOBAL_STEP: np.int64(row.step)}
             self._new.add(row.stream)
+            self._tell_of_default(row)
+
+    def _tell_of_default(self, row: PassRow) -> None:
+        """Warns once of a set that may have more batches than the default of `EvalSpec.steps`."""
+        spec = self._specs[row.stream]
+        if row.batches == spec.steps and 'steps' not in spec.given and row.stream not in self._told:
+            self._told.add(row.stream)
+            v1.logging.warning(
+                'The evaluation of `%s` read %d batches, the default of `EvalSpec.steps`: what its data has beyond '
+                'them counts for nothing. `EvalSpec(steps=None)` reads all.',
+                row.stream,
+                row.batches,
+            )
 
     def wants_commit(self, final: bool) -> bool:
         """See `Exports`."""

@@ -9,7 +9,8 @@ import numpy as np
 from tensorflow.compat import v1
 
 from framework import errors, policies, run_dir
-from framework.estimator import graph_files, in_memory, log_lines
+from framework.estimator import evaluating, graph_files, in_memory, log_lines
+from framework.estimator.input_calls import with_tensors
 from framework.reporting.rows import RunResult
 from framework.run_config import EvalSet
 from framework.run_dir import TRAIN
@@ -18,7 +19,6 @@ from framework.session.exports import Exports
 from framework.session.schedule import Schedule
 
 _NO_STEPS = 'Training with estimator made no steps. Perhaps input is empty or misspecified.'
-_SIGINT_EXIT = 130
 NO_SAVER = (
     'There should be a CheckpointSaverHook to use saving_listeners. Please set one of the '
     'RunConfig.save_checkpoints_steps or RunConfig.save_checkpoints_secs.'
@@ -59,11 +59,13 @@ class Passes:
         sets: The evaluation sets by stream.
         schedule: The arguments of the schedule that say when they are evaluated.
         exports: Writes models out after them.
+        names: What the user calls them, by stream.
     """
 
     sets: Mapping[str, EvalSet] = dataclasses.field(default_factory=dict)
     schedule: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     exports: Exports | None = None
+    names: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
 
 
 def train(
@@ -100,7 +102,7 @@ def train(
     v1.logging.info('Training ended: %s.', result.stop_reason)
     v1.logging.info('Loss for final step: %s.', None if loss is None else np.float32(loss))
     if result.status == 'interrupted':
-        raise KeyboardInterrupt if result.exit_code == _SIGINT_EXIT else SystemExit(result.exit_code)
+        raise evaluating.stopped(result.exit_code)
     return result
 
 
@@ -116,9 +118,11 @@ def _start(
 ) -> start.Start:
     config, engine = estimator.config, estimator._engine_config()
     _refuse_clusters(config)
-    if listeners and not engine.has_commits:
+    has_saver_hook = any(isinstance(hook, v1.train.CheckpointSaverHook) for hook in hooks)
+    if listeners and not engine.has_commits and not has_saver_hook:
         raise errors.ConfigurationError(NO_SAVER)
     directory = estimator._directory()
+    names = {**{stream: eval_set.name for stream, eval_set in sets.items()}, **passes.names}
     of_passes = dict(passes.schedule)
     of_passes['periods'] = {**of_passes.get('periods', {}), **periods}
     of_passes['only_at_end'] = frozenset(passes.sets)  # only those of hooks are evaluated before training
@@ -133,7 +137,7 @@ def _start(
             eval_at_start=bool(periods),
             **of_passes,
         ),
-        train_input_fn=input_fn,
+        train_input_fn=with_tensors(input_fn),
         sets=sets,
         run_config=engine,
         seed=config.tf_random_seed,
@@ -144,11 +148,12 @@ def _start(
         warm_start=estimator._warm_start_settings,
         level=config.reproducible,
         resume=identity.AUTO,
-        console=_Memory(estimator, sets),
+        console=_Memory(estimator, names),
         keeps_place=config.keep_input_position or config.reproducible == identity.EXACT,
         in_calls=config.reproducible == identity.OFF,
         listeners=_listeners(directory, config, listeners),
         exports=passes.exports,
+        events_dir=lambda stream: directory.path if stream == TRAIN else estimator.eval_dir(names[stream]),
     )
 
 
@@ -160,14 +165,14 @@ def _listeners(directory: run_dir.RunDir, config: Any, listeners: Sequence[Any])
 class _Memory(log_lines.LogLines):
     """The log, and the metrics of passes for those who follow them in this process."""
 
-    def __init__(self, estimator: Any, sets: Mapping[str, EvalSet]):
+    def __init__(self, estimator: Any, names: Mapping[str, str | None]):
         self._estimator = estimator
-        self._sets = sets
+        self._names = names
 
     def write_pass(self, row: Any) -> None:
         """Logs the metrics, and keeps them."""
         super().write_pass(row)
-        directory = self._estimator.eval_dir(self._sets[row.stream].name)
+        directory = self._estimator.eval_dir(self._names[row.stream])
         self._estimator._memory.add(directory, row.step, row.metrics)
 
 

@@ -1,12 +1,10 @@
 """SessionRunHooks around runs that the monitored session doesn't see: those of an evaluation pass."""
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
-from absl import logging
 from tensorflow.compat import v1
 
 from framework import errors
@@ -92,30 +90,6 @@ def sees_runs(hook: Hook) -> bool:
     """Whether a hook does anything before or after runs, and not only at the beginning and at the end."""
     names = ('before_run', 'after_run')
     return any(getattr(getattr(hook, name), '__func__', None) is not getattr(Hook, name) for name in names)
-
-
-def without_savers(hooks: Sequence[Hook], directory: str) -> list[Hook]:
-    """Leaves out hooks that save into the run directory: they would delete the files that our commits name.
-
-    Args:
-        hooks: The hooks of training.
-        directory: The run directory.
-    """
-    kept = []
-    for hook in hooks:
-        # TensorFlow gives no public way to ask the hook where it saves.
-        target = getattr(hook, '_checkpoint_dir', None)
-        saves_here = target is not None and os.path.realpath(target) == os.path.realpath(directory)
-        if isinstance(hook, v1.train.CheckpointSaverHook) and saves_here:
-            logging.warning(
-                '`%s` [%s] is left out, with its listeners: the run saves there by itself. Set '
-                '`RunConfig.save_checkpoints_steps`, or give the hook a directory of its own.',
-                type(hook).__name__,
-                target,
-            )
-            continue
-        kept.append(hook)
-    return kept
 
 
 def begin_evaluation(compiled: Compiled, hooks: Sequence[tuple[str, Sequence[Hook]]], begun: Sequence[Hook]) -> None:

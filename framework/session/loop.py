@@ -17,7 +17,7 @@ from framework.reporting.rows import Best, Metrics, PassRow, PhaseRow, RunResult
 from framework.reporting.writers import Writer
 from framework.run_config import OFF, REQUIRE, RunConfig
 from framework.run_dir import TRAIN
-from framework.session import commits, ends, hooks, opening, warm_start
+from framework.session import commits, ends, hooks, opening, saver_hooks, warm_start
 from framework.session.best import BestSteps
 from framework.session.cadences import Cadences
 from framework.session.detached import DetachedEvaluation, saved_weights
@@ -187,8 +187,8 @@ class Loop:
     def _session(self, scaffold: v1.train.Scaffold) -> Iterator[v1.train.SingularMonitoredSession]:
         spec = self._stream.spec
         prepared = self._warm_start(scaffold)
-        own = hooks.without_savers([*self._settings.train_hooks, *spec.training_hooks], self._store.directory)
-        of_chief = hooks.without_savers(spec.training_chief_hooks, self._store.directory)
+        own = self._without_savers([*self._settings.train_hooks, *spec.training_hooks])
+        of_chief = self._without_savers(spec.training_chief_hooks)
         train_hooks = self._hook_clock.around([*of_chief, self._starts, *own])
         self._cadences = self._seen_by([*of_chief, *own])
         self._evaluation.begin(begun=train_hooks)
@@ -202,6 +202,9 @@ class Loop:
                 opened = opening.open_session(scaffold, [prepared.hook, *train_hooks], config, None)
         with opened as session:
             yield session
+
+    def _without_savers(self, of_training: Sequence[hooks.Hook]) -> list[hooks.Hook]:
+        return [hook for hook in of_training if not saver_hooks.saves_into(hook, self._store.directory)]
 
     def _seen_by(self, train_hooks: Sequence[hooks.Hook]) -> Cadences:
         """Returns which runs the hooks have to see, and says so where that is every run."""

@@ -19,7 +19,7 @@ from framework.graph.calls import Compiled
 from framework.reporting import history, tensorboard, terminal, writers
 from framework.reporting.rows import RunResult, StartRow
 from framework.run_config import EvalSet, InputFn, RunConfig
-from framework.session import commits, description, disk, followers, identity, loop, telling
+from framework.session import commits, description, disk, followers, identity, loop, saver_hooks, telling
 from framework.session.detached import DetachedEvaluation
 from framework.session.evaluation import Evaluation
 from framework.session.exports import Exports
@@ -62,6 +62,7 @@ class Start:
             batch is no error.
         listeners: Who is told before and after weights are saved.
         exports: Writes models out after passes.
+        events_dir: Returns the directory of a stream's event files; None for that of the run directory.
     """
 
     directory: run_dir.RunDir
@@ -89,6 +90,7 @@ class Start:
     in_calls: bool = False
     listeners: Sequence[Listener] = ()
     exports: Exports | None = None
+    events_dir: Callable[[str], str] | None = None
 
     def run(self) -> RunResult:
         """Trains, and returns how the run ended.
@@ -109,15 +111,44 @@ class Start:
             graphs = self.graphs(seed)
             built, apart = graphs.training(self.train_input_fn, self.sets)
             identity.check_audit(built.draws.findings, self.level)
-            plan = self._plan(built, apart, seed)
-            self._check_identity(newest, plan.identity)
-            known.accept(directory.result_file)
-            facts = self._write_configuration(built, seed)
-            self._tell(built, apart)
-            if self.schedule.commits:
-                newest = self.store.take_up(_with_place_in(plan.identity, newest))
-            row = telling.start_row(built, apart, step=known.step, seed=seed, params=graphs.model.params, facts=facts)
-            return self._loop(built, apart, plan, newest, known, row)
+            going_on = self._with_saver_hook(built)
+            return going_on._go_on(built, apart, seed, newest, known, graphs.model.params)
+
+    def _with_saver_hook(self, built: Compiled) -> 'Start':
+        """Returns the start with what a CheckpointSaverHook of the user lends."""
+        lent = saver_hooks.lent(built, self.train_hooks, self.directory.path)
+        if lent is None:
+            return self
+        with built.graph.as_default():
+            if lent.saver is not None and not v1.get_collection(v1.GraphKeys.SAVERS):
+                v1.add_to_collection(v1.GraphKeys.SAVERS, lent.saver)
+        cadence = {'save_checkpoints_steps': lent.steps, 'save_checkpoints_secs': lent.secs}
+        own = [listener for listener in self.listeners if listener not in lent.listeners]
+        return dataclasses.replace(
+            self,
+            run_config=self.run_config.replace(**cadence),
+            schedule=dataclasses.replace(self.schedule, commits=True, commit_steps=lent.steps),
+            listeners=[*lent.listeners, *own],
+        )
+
+    def _go_on(
+        self,
+        built: Compiled,
+        apart: Mapping[str, DetachedEvaluation],
+        seed: int | None,
+        newest: commits.Commit | None,
+        known: '_Known',
+        params: Any,
+    ) -> RunResult:
+        plan = self._plan(built, apart, seed)
+        self._check_identity(newest, plan.identity)
+        known.accept(self.directory.result_file)
+        facts = self._write_configuration(built, seed)
+        self._tell(built, apart)
+        if self.schedule.commits:
+            newest = self.store.take_up(_with_place_in(plan.identity, newest))
+        row = telling.start_row(built, apart, step=known.step, seed=seed, params=params, facts=facts)
+        return self._loop(built, apart, plan, newest, known, row)
 
     def _loop(
         self,
@@ -132,7 +163,9 @@ class Start:
         shared = {stream: s for stream, s in self.sets.items() if stream not in apart}
         over_time = history.HistoryWriter(directory.metrics_file, known.step)
         told = {} if newest is None else newest.state.get(_TOLD, {})
-        of_run = telling.training_writers(directory, telling.summary_tags(built), told, self._console())
+        of_run = telling.training_writers(
+            directory, telling.summary_tags(built), told, self._console(), self.events_dir
+        )
         of_run += telling.made_writers(self.writer_fns, directory)
         plan = dataclasses.replace(plan, state={_TOLD: tensorboard.parts(row)})
         with contextlib.closing(writers.Writers([*of_run, over_time])) as writer:

@@ -56,6 +56,7 @@ def training_writers(
     own_tags: Collection[str] = (),
     known: Mapping[str, str] | None = None,
     console: Sequence[writers.Writer] | None = None,
+    events_dir: Callable[[str], str] | None = None,
 ) -> list[writers.Writer]:
     """Returns the writers that every training has.
 
@@ -64,12 +65,13 @@ def training_writers(
         own_tags: The tags of the model's own scalars of training.
         known: What the event files say of the run already, see `EventWriter`.
         console: Who tells people of the progress; None: a line of the log now and then.
+        events_dir: Returns the directory of a stream's event files; None: that of the run directory.
     """
     return [
         *(terminal.console(terminal.PLAIN) if console is None else console),
         writers.MetricsWriter(directory.metrics_file),
         writers.TimelineWriter(directory.timeline_file),
-        tensorboard.EventWriter(directory.events_dir, own_tags, known=known),
+        tensorboard.EventWriter(events_dir or directory.events_dir, own_tags, known=known),
         hparams.HparamsWriter(directory.hparams, begun=bool(known)),
     ]
 

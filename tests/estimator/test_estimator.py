@@ -24,7 +24,6 @@ from tests.estimator.conftest import FEATURES, LABELS, VALID, Seen, eval_fn, tra
         ({'model_fn': lambda features, x: None}, r"model_fn \(.*\) has following not expected args: \['x'\]"),
         ({'model_fn': lambda features: None, 'params': {}}, r'model_fn \(.*\) does not include params argument'),
         ({'model_fn': lambda features: None, 'config': {}}, 'config must be an instance of `RunConfig`, but provided'),
-        ({'model_fn': lambda features: None, 'model_dir': ''}, 'model_dir should be non-empty'),
         (
             {
                 'model_fn': lambda features: None,
@@ -54,7 +53,7 @@ def test_the_directory_is_that_of_either_or_a_temporary_one(lines):
     config = estimator.RunConfig(model_dir='/runs/a')
     assert estimator.Estimator(model_fn, config=config).model_dir == '/runs/a'
     assert estimator.Estimator(model_fn, '/runs/a', config).model_dir == '/runs/a'
-    temporary = estimator.Estimator(model_fn).model_dir
+    temporary = estimator.Estimator(model_fn, '').model_dir  # a flag that nobody set
     assert pathlib.Path(temporary).is_dir()
     assert f'Using temporary folder as model directory: {temporary}' in lines()
     assert 'Using default config.' in lines()
@@ -286,6 +285,33 @@ def test_listeners_without_checkpoints_are_refused(make):
         make(config=config).train(train_fn, steps=1, saving_listeners=[Listener()])
 
 
+@pytest.mark.parametrize('where', ['hooks', 'training_chief_hooks'])
+def test_pain_62_a_saver_hook_of_the_user_is_the_only_one(make, where):
+    of_hook, of_call = Listener(), Listener()
+    made = make(config=estimator.RunConfig(save_checkpoints_steps=100))
+    hook = estimator.CheckpointSaverHook(made.model_dir, save_steps=3, listeners=[of_hook])
+
+    def model_fn(features, labels, mode):
+        return testing.linear_model_fn(features, labels, mode)._replace(training_chief_hooks=[hook])
+
+    if where == 'hooks':
+        made.train(train_fn, hooks=[hook], steps=7, saving_listeners=[of_call])
+    else:
+        make(model_fn).train(train_fn, steps=7, saving_listeners=[of_call])
+    assert of_hook.calls == of_call.calls
+    assert [call[1] for call in of_hook.calls if call[0] == 'after'] == [0, 3, 6, 7]
+    found = {path.stem for path in pathlib.Path(made.model_dir).glob('*.index')}
+    assert found == {f'model.ckpt-{step}' for step in (0, 3, 6, 7)}
+
+
+def test_a_saver_hook_of_the_user_saves_where_the_configuration_does_not(make):
+    made = make(config=estimator.RunConfig(save_checkpoints_steps=None))
+    listener = Listener()
+    hook = estimator.CheckpointSaverHook(made.model_dir, save_steps=3)
+    made.train(train_fn, hooks=[hook], steps=4, saving_listeners=[listener])
+    assert [call[1] for call in listener.calls if call[0] == 'after'] == [0, 3, 4]
+
+
 def test_a_loss_that_is_not_finite_raises_tensorflow_s_error(make):
     def model_fn(features, labels, mode):
         spec = testing.linear_model_fn(features, labels, mode)
@@ -302,6 +328,27 @@ def test_pain_65_a_nan_hook_of_the_user_replaces_ours(make):
         return spec._replace(loss=loss, training_hooks=[estimator.NanTensorHook(loss, fail_on_nan_loss=False)])
 
     make(model_fn).train(train_fn, steps=3)
+
+
+@pytest.mark.parametrize('form', [np.asarray, tf.constant], ids=['array', 'tensor'])
+def test_input_functions_may_return_one_batch(make, form):
+    made = make().train(lambda: (form(FEATURES[:10]), form(LABELS[:10])), steps=3)
+    assert made.get_variable_value('global_step') == 3
+    assert len(list(made.predict(lambda: (tf.constant(VALID[0]), None)))) == 23
+
+
+def test_a_model_may_have_no_features(make):
+    def model_fn(features):
+        assert features == {}
+        loss = tf.square(v1.get_variable('x', initializer=1.0))
+        return estimator.EstimatorSpec('train', loss=loss, train_op=v1.train.get_global_step().assign_add(1))
+
+    assert make(model_fn).train(lambda: ({}, None), steps=2).get_variable_value('global_step') == 2
+
+
+def test_a_tuple_of_another_length_is_refused(make):
+    with pytest.raises(ValueError, match='len 2 tuple'):
+        make().train(lambda: (FEATURES, LABELS, LABELS), steps=1)
 
 
 # The place in the data.
@@ -351,7 +398,9 @@ def seeded_model_fn():
     return model_fn
 
 
-def test_exact_calls_make_the_bits_of_one_call(make):
+def test_exact_calls_make_the_bits_of_one_call(make, monkeypatch):
+    # It holds for the whole process, and other tests draw without a seed.
+    monkeypatch.setattr(tf.config.experimental, 'enable_op_determinism', lambda: None)
     config = estimator.RunConfig(tf_random_seed=1, reproducible='exact', save_checkpoints_steps=1000)
 
     def model_fn(features, labels, mode):

@@ -114,3 +114,21 @@ def test_an_estimator_keeps_its_place_in_them(make):
     for _ in range(2):
         made.train(input_fn, steps=2)
     assert seen == [0, 4, 8, 2]
+
+
+def test_old_code_may_take_the_current_batch(make):
+    arrays = numpy_input_fn(X, Y % 2, batch_size=2, shuffle=False)
+
+    def input_fn():
+        features, labels = arrays()
+        return features * 2, labels
+
+    features, labels = input_fn()
+    with tf.compat.v1.Session() as session:
+        np.testing.assert_array_equal(session.run([features, labels])[0], X[:2] * 2)
+        np.testing.assert_array_equal(session.run([features, labels])[1], [0, 1])
+    made = make().train(input_fn)
+    assert made.get_variable_value('global_step') == 3
+    assert made.evaluate(input_fn)['global_step'] == 3
+    named = numpy_input_fn({'a': X}, shuffle=False)()
+    assert named['a'].shape.as_list() == [None, 2]

@@ -173,9 +173,29 @@ def test_pain_39_and_40_a_pass_without_a_limit_reads_all(make, lines):
     np.testing.assert_array_equal(np.concatenate(seen.values), VALID[0])
 
 
-def test_the_default_limit_of_100_batches_is_said(make, lines):
-    run(make(config=config()), estimator.EvalSpec(eval_fn), max_steps=1)
-    assert '`eval` is evaluated on 100 batches at most, the default of `EvalSpec.steps`.' in lines()
+@pytest.mark.parametrize('name', ['eval', 'train', 'valid'])
+def test_every_name_has_the_directory_of_tf_estimator(make, name):
+    made = make(config=config())
+    metrics, _ = run(made, estimator.EvalSpec(eval_fn, name=name), max_steps=2)
+    assert metrics['global_step'] == 2
+    assert evaluated_steps(made, name) == [2]
+    assert [step for step, _ in tensorboard.read_scalars(made.model_dir)['loss']] == [1]
+
+
+@pytest.mark.parametrize('batches, warnings', [(99, 0), (101, 1)])
+def test_the_default_limit_of_100_batches_is_said_where_it_is_met(make, lines, batches, warnings):
+    spec = estimator.EvalSpec(lambda: eval_fn().take(1).repeat(batches))
+    run(make(config=config()), spec, max_steps=10)
+    text = 'The evaluation of `eval` read 100 batches, the default of `EvalSpec.steps`: '
+    assert sum(line.startswith(text) for line in lines()) == warnings
+
+
+@pytest.mark.parametrize('index, text', [(0, 'clusters are not here yet'), (1, 'Given task id 1')])
+def test_an_evaluator_of_a_cluster_is_refused(make, monkeypatch, index, text):
+    settings = {'cluster': {'chief': ['c:1'], 'ps': ['p:1']}, 'task': {'type': 'evaluator', 'index': index}}
+    monkeypatch.setenv('TF_CONFIG', json.dumps(settings))
+    with pytest.raises(ValueError, match=text):
+        run(make(config=config()))
 
 
 def test_listeners_and_the_lines_of_the_log(make, lines):
