@@ -442,14 +442,15 @@ def test_another_dtype_in_the_checkpoint_is_named(tmp_path):
         make(tmp_path, model_fn=model_fn(tf.float64), train_steps=30).train()
 
 
-def test_a_saver_hook_in_the_run_directory_is_left_out(tmp_path, caplog):
+def test_a_saver_hook_in_the_run_directory_lends_its_cadence_and_a_second_one_is_left_out(tmp_path, caplog):
     class Own(v1.train.CheckpointSaverHook):
         pass
 
-    hook = Own(str(tmp_path), save_steps=1)
-    make(tmp_path, train_hooks=[hook]).train()
-    assert '`Own`' in caplog.text
-    assert {path.name for path in tmp_path.glob('model*.index')} == {f'model.ckpt-{step}.index' for step in (0, 10, 20)}
+    hooks = [v1.train.CheckpointSaverHook(str(tmp_path), save_steps=8), Own(str(tmp_path), save_steps=1)]
+    make(tmp_path, train_hooks=hooks).train()
+    assert f'`Own` [{tmp_path}] is left out, with its listeners: another one saves there.' in caplog.text
+    saved = {f'model.ckpt-{step}.index' for step in (0, 8, 16, 20)}
+    assert {path.name for path in tmp_path.glob('model*.index')} == saved
 
 
 def test_evaluate_keeps_a_record_of_its_own(tmp_path):

@@ -15,7 +15,7 @@ from framework.estimator import evaluating, log_lines, memory, model_calls, pred
 from framework.estimator.run_config import RunConfig, engine_config
 from framework.estimator.specs import check_above_zero
 from framework.graph.calls import Model
-from framework.session import commits, identity
+from framework.session import commits, identity, prediction
 from framework.session.graphs import Graphs
 from framework.spec import ModeKeys
 
@@ -61,6 +61,7 @@ class Estimator:
         self._params = _copied({} if params is None else params)
         self._warm_start_settings = warm_start.as_settings(warm_start_from)
         self._memory = memory.Memory()
+        self._input_fn: Callable[..., Any] | None = None  # the newest that it was called with
 
     # What it is made of.
 
@@ -175,6 +176,7 @@ class Estimator:
         if max_steps is not None and max_steps <= training.saved_step(self.model_dir):
             v1.logging.info('Skipping training since max_steps has already saved.')
             return self
+        self._input_fn = input_fn
         every = training.checked_hooks(hooks) + self._convert_train_steps_to_hooks(steps, None)
         training.train(self, input_fn, every, max_steps, training.checked_listeners(saving_listeners))
         return self
@@ -206,6 +208,7 @@ class Estimator:
             ConfigurationError: If a value breaks its rule, or the data has no batch.
         """
         check_above_zero('steps', steps)
+        self._input_fn = input_fn
         return evaluating.evaluate(self, input_fn, steps, training.checked_hooks(hooks), checkpoint_path, name)
 
     def predict(
@@ -230,17 +233,30 @@ class Estimator:
         Raises:
             ConfigurationError: If `predict_keys` and the predictions don't match, or predictions are of unequal length.
         """
+        self._input_fn = input_fn
         checked = training.checked_hooks(hooks)
         return predicting.predict(self, input_fn, predict_keys, checked, checkpoint_path, yield_single_examples)
 
-    def predictor(self, serving_input_receiver_fn: Callable[[], Any], checkpoint_path: str | None = None) -> Any:
+    def predictor(
+        self,
+        serving_input_receiver_fn: Callable[[], Any] | None = None,
+        checkpoint_path: str | None = None,
+        input_fn: Callable[..., Any] | None = None,
+    ) -> prediction.Predictor:
         """Returns the model, loaded: a call costs one run of the session.
 
         Args:
-            serving_input_receiver_fn: Says what it is fed.
+            serving_input_receiver_fn: Says what it is fed. None: features as the batches of an input_fn have them.
             checkpoint_path: The prefix of the checkpoint's files, None for the newest.
+            input_fn: That input_fn; None for the one that the Estimator was called with last.
+
+        Raises:
+            ConfigurationError: If there is neither.
         """
-        return predicting.predictor(self, serving_input_receiver_fn, checkpoint_path)
+        like = input_fn or self._input_fn
+        if serving_input_receiver_fn is None and like is None:
+            raise errors.missing('input_fn', 'a predictor', 'Give one, or a `serving_input_receiver_fn`.')
+        return predicting.predictor(self, serving_input_receiver_fn, checkpoint_path, like)
 
     def export_saved_model(
         self,

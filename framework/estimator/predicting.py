@@ -65,15 +65,19 @@ def _chosen(built: Prediction, keys: Sequence[str] | None) -> list[str] | None:
     return found
 
 
-def predictor(estimator: Any, receiver_fn: Callable[[], Any], checkpoint_path: str | None) -> prediction.Predictor:
+def predictor(
+    estimator: Any, receiver_fn: Callable[[], Any] | None, checkpoint_path: str | None, like: Any
+) -> prediction.Predictor:
     """Returns the model, loaded.
 
     Args:
         estimator: The Estimator.
-        receiver_fn: Says what it is fed.
+        receiver_fn: Says what it is fed; None for features as an input_fn has them.
         checkpoint_path: The prefix of the checkpoint's files, None for the newest.
+        like: That input_fn.
     """
     checkpoint = estimator._checkpoint(checkpoint_path, 'predict')
     saved = None if checkpoint is None else opening.saved_names(checkpoint)
-    built = estimator._graphs(estimator.config.tf_random_seed).served(receiver_fn, saved)
+    graphs = estimator._graphs(estimator.config.tf_random_seed)
+    built = graphs.served(receiver_fn or graphs.receiver_fn(with_tensors(like)), saved)
     return prediction.Predictor(built, checkpoint, session_config=estimator._engine_config().session_proto)

@@ -60,6 +60,7 @@ def train_and_evaluate(
     names = {stream: spec.name for stream, spec in specs.items()}
     passes = training.Passes(_sets(specs), schedule, exports, names)
     hooks = list(train_spec.hooks)
+    estimator._input_fn = train_spec.input_fn
     training.train(
         estimator, train_spec.input_fn, hooks, train_spec.max_steps, list(train_spec.saving_listeners), passes
     )

@@ -128,6 +128,16 @@ def test_pain_16_a_predictor_stays_loaded(trained):
             np.testing.assert_array_equal(predictor(VALID[0])['class'], predicted)
 
 
+def test_a_predictor_is_fed_like_the_newest_input_fn(make, trained):
+    with trained.predictor() as predictor:
+        predicted = [prediction['class'] for prediction in trained.predict(eval_fn)]
+        np.testing.assert_array_equal(predictor(VALID[0])['class'], predicted)
+    with make().predictor(input_fn=eval_fn) as predictor:
+        np.testing.assert_array_equal(predictor(VALID[0])['class'], predicted)
+    with pytest.raises(ValueError, match='`input_fn` is missing, and a predictor needs it'):
+        make().predictor()
+
+
 # Exporters.
 
 
