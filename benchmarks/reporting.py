@@ -7,8 +7,8 @@ nowhere) and summaries at their default cadence, and the model collects a scalar
 histogram in evaluation; its events are flushed before a round is at its end, so that their thread costs nothing
 elsewhere. The other side has the same model, no writer and no cadence. Both have to compute the same to the bit. The
 ratio is that of the CPU seconds of all threads in one round; rounds are interleaved, and the first are not measured.
-Pools have one thread: in larger ones each side measures for itself which threads its fused runs take, and two that choose
-otherwise differ by a tenth, whatever they tell.
+Pools have one thread: in larger ones each side measures for itself which threads its fused runs take, and two that
+choose otherwise differ by a tenth, whatever they tell.
 """
 
 import json
